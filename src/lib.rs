@@ -1,0 +1,3 @@
+//! foil
+pub mod nets;
+pub mod tensor;

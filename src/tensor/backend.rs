@@ -1,0 +1,164 @@
+//! What a device must be able to do.
+
+use super::{Activation, Array, Attention, Conv, Norm, Pool, Resize, Shape, TensorError};
+
+/// One piece of a concatenation over channels. A device may compute a piece straight into its place.
+pub enum Part<'a, B: Backend + ?Sized> {
+    Tensor(&'a B::Tensor),
+    Conv(&'a B::Tensor, &'a B::Conv),
+    Pool(&'a B::Tensor, Pool),
+}
+
+/// A device: all operations the networks and metrics need, in groups that can be fused.
+///
+/// Results never depend on the batch an image is in, nor on the number of threads.
+pub trait Backend: Send + Sync {
+    /// An activation on the device. Cloning is cheap (shared storage).
+    type Tensor: Clone + Send + Sync;
+    /// Convolution weights prepared for the device.
+    type Conv: Send + Sync;
+
+    /// Name and instruction set, as printed and stored with scores.
+    fn describe(&self) -> String;
+
+    // Transfer.
+
+    /// Uploads NCHW images (rank 4), or `[n, c]` vectors (rank 2).
+    fn upload(&self, array: &Array) -> Result<Self::Tensor, TensorError>;
+    /// Uploads rows × columns × channels 8-bit images of one size as values 0..255.
+    fn upload_pixels(
+        &self,
+        images: &[&[u8]],
+        height: usize,
+        width: usize,
+    ) -> Result<Self::Tensor, TensorError>;
+    /// Downloads as NCHW; `h = w = 1` gives `[n, c]`.
+    fn download(&self, tensor: &Self::Tensor) -> Array;
+    fn shape(&self, tensor: &Self::Tensor) -> Shape;
+    /// Image `index` of a batch.
+    fn select(&self, tensor: &Self::Tensor, index: usize) -> Self::Tensor;
+    /// Batches single images (or batches) of one size.
+    fn stack(&self, tensors: &[Self::Tensor]) -> Result<Self::Tensor, TensorError>;
+
+    // Convolution, linear layers, concatenation.
+
+    /// Prepares OIHW weights (a linear layer's `[o, i]` too); bias may be empty.
+    fn prepare(&self, conv: Conv, weight: &Array, bias: &[f32]) -> Result<Self::Conv, TensorError>;
+    /// `activation(conv(x) + bias + residual)`.
+    fn conv(
+        &self,
+        x: &Self::Tensor,
+        conv: &Self::Conv,
+        residual: Option<&Self::Tensor>,
+    ) -> Result<Self::Tensor, TensorError>;
+    /// Concatenates over channels.
+    fn concat(&self, parts: &[Part<'_, Self>]) -> Result<Self::Tensor, TensorError>;
+
+    // Pooling.
+
+    fn pool(&self, x: &Self::Tensor, pool: Pool) -> Result<Self::Tensor, TensorError>;
+    /// Mean over all pixels.
+    fn global_mean(&self, x: &Self::Tensor) -> Self::Tensor;
+    /// Mean over the cells of a `rows × columns` grid (torch's adaptive average pooling).
+    fn adaptive_mean(
+        &self,
+        x: &Self::Tensor,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Self::Tensor, TensorError>;
+
+    // Norms.
+
+    /// Normalises each pixel over its channels.
+    fn layer_norm(&self, x: &Self::Tensor, norm: &Norm) -> Result<Self::Tensor, TensorError>;
+    /// Normalises groups of channels over all pixels, then `· (1 + scale) + shift` if a modulation
+    /// `[n, 2c]` (scales, then shifts) is given, then the activation.
+    fn group_norm(
+        &self,
+        x: &Self::Tensor,
+        groups: usize,
+        norm: &Norm,
+        modulation: Option<&Self::Tensor>,
+        activation: Activation,
+    ) -> Result<Self::Tensor, TensorError>;
+
+    // Attention.
+
+    /// Attention over `[n, 1, tokens, 3c]`. `bias[w, head, query, key]` is added to the scores before the
+    /// softmax; image `i` uses `w = i mod windows`.
+    fn attention(
+        &self,
+        qkv: &Self::Tensor,
+        attention: Attention,
+        bias: Option<&Self::Tensor>,
+    ) -> Result<Self::Tensor, TensorError>;
+
+    // Elementwise.
+
+    /// `a + b`; `b` may have `h = w = 1` or `n = 1` and is then repeated.
+    fn add(&self, a: &Self::Tensor, b: &Self::Tensor) -> Result<Self::Tensor, TensorError>;
+    fn activate(&self, x: &Self::Tensor, activation: Activation) -> Self::Tensor;
+    /// `x · scale[c] + shift[c]`, with channels permuted first: output channel `c` reads input `order[c]`.
+    fn affine(
+        &self,
+        x: &Self::Tensor,
+        order: &[usize],
+        scale: &[f32],
+        shift: &[f32],
+    ) -> Result<Self::Tensor, TensorError>;
+
+    // Layout.
+
+    /// Cuts windows of `size × size` after a cyclic shift by `shift` (rows, columns), padding with zeros
+    /// to a multiple of `size`: `[n · windows, 1, size², c]`.
+    fn windows(&self, x: &Self::Tensor, size: usize, shift: [usize; 2]) -> Self::Tensor;
+    /// Undoes [`Backend::windows`] for images of `h × w`.
+    fn unwindows(
+        &self,
+        x: &Self::Tensor,
+        size: usize,
+        shift: [usize; 2],
+        h: usize,
+        w: usize,
+    ) -> Self::Tensor;
+    /// Puts each 2×2 block of pixels (column by column) into the channels: `[n, ⌈h/2⌉, ⌈w/2⌉, 4c]`.
+    fn merge_patches(&self, x: &Self::Tensor) -> Self::Tensor;
+    /// The same values seen as `[n, h, w, c]` of another `shape` of equal size (rows stay in order).
+    fn view(&self, x: &Self::Tensor, shape: Shape) -> Result<Self::Tensor, TensorError>;
+
+    // Resize and crop.
+
+    fn resize(
+        &self,
+        x: &Self::Tensor,
+        height: usize,
+        width: usize,
+        mode: Resize,
+    ) -> Result<Self::Tensor, TensorError>;
+    fn crop(
+        &self,
+        x: &Self::Tensor,
+        top: usize,
+        left: usize,
+        height: usize,
+        width: usize,
+    ) -> Result<Self::Tensor, TensorError>;
+
+    // Feature distance (LPIPS).
+
+    /// For each image the map `Σ_c head[c] · (â_c − b̂_c)²`, `[n, h, w, 1]`, with every pixel's channel
+    /// vector scaled to unit length: `x̂ = x / (‖x‖ + 1e-10)`.
+    fn feature_distance(
+        &self,
+        a: &Self::Tensor,
+        b: &Self::Tensor,
+        head: &[f32],
+    ) -> Result<Self::Tensor, TensorError>;
+    /// The spatial mean of that map for each image, summed in f64.
+    fn mean_feature_distance(
+        &self,
+        a: &Self::Tensor,
+        b: &Self::Tensor,
+        head: &[f32],
+    ) -> Result<Vec<f64>, TensorError>;
+}

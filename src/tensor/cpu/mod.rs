@@ -1,0 +1,301 @@
+//! The CPU device: own kernels, NHWC, parallel over images and bands of rows, nothing to install.
+//!
+//! One file per group of operations; the instruction set is chosen at run time ([`simd`]).
+
+mod attention;
+mod conv;
+mod depthwise;
+mod distance;
+mod elementwise;
+mod layout;
+mod norm;
+mod pool;
+mod resize;
+mod simd;
+mod tensor;
+
+pub use conv::Packed;
+pub use tensor::Tensor;
+
+use conv::Target;
+
+use super::{
+    Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, Resize, Shape, TensorError,
+};
+
+/// The CPU device. Work runs on rayon's current thread pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu;
+
+/// Instruction set and number of threads, for people.
+pub fn describe() -> String {
+    format!(
+        "{}, {} threads",
+        simd::Isa::detected().name(),
+        rayon::current_num_threads()
+    )
+}
+
+impl Backend for Cpu {
+    type Tensor = Tensor;
+    type Conv = Packed;
+
+    fn describe(&self) -> String {
+        format!("cpu ({})", simd::Isa::detected().name())
+    }
+
+    fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
+        match array.shape[..] {
+            [n, c] => Ok(Tensor::new(Shape::new(n, 1, 1, c), array.data.clone())),
+            [n, c, h, w] => {
+                let shape = Shape::new(n, h, w, c);
+                let mut data = vec![0.0; shape.len()];
+                for i in 0..n {
+                    let (from, to) = (i * shape.image(), i * shape.image());
+                    for channel in 0..c {
+                        for pixel in 0..h * w {
+                            data[to + pixel * c + channel] =
+                                array.data[from + channel * h * w + pixel];
+                        }
+                    }
+                }
+                Ok(Tensor::new(shape, data))
+            }
+            _ => Err(TensorError::Shape {
+                operation: "upload",
+                expected: "[n, c] or [n, c, h, w]".into(),
+                found: format!("{:?}", array.shape),
+            }),
+        }
+    }
+
+    fn upload_pixels(
+        &self,
+        images: &[&[u8]],
+        height: usize,
+        width: usize,
+    ) -> Result<Tensor, TensorError> {
+        let shape = Shape::new(images.len(), height, width, 3);
+        if let Some(odd) = images.iter().find(|i| i.len() != shape.image()) {
+            return Err(TensorError::Length {
+                shape: vec![height, width, 3],
+                found: odd.len(),
+            });
+        }
+        let data = images.iter().flat_map(|i| i.iter().map(|&p| f32::from(p)));
+        Ok(Tensor::new(shape, data.collect()))
+    }
+
+    fn download(&self, tensor: &Tensor) -> Array {
+        let s = tensor.shape();
+        if s.h == 1 && s.w == 1 {
+            return Array {
+                shape: vec![s.n, s.c],
+                data: tensor.data().to_vec(),
+            };
+        }
+        let mut array = Array::zeros([s.n, s.c, s.h, s.w]);
+        for n in 0..s.n {
+            let image = tensor.image(n);
+            let to = &mut array.data[n * s.image()..(n + 1) * s.image()];
+            for channel in 0..s.c {
+                for pixel in 0..s.h * s.w {
+                    to[channel * s.h * s.w + pixel] = image[pixel * s.c + channel];
+                }
+            }
+        }
+        array
+    }
+
+    fn shape(&self, tensor: &Tensor) -> Shape {
+        tensor.shape()
+    }
+
+    fn select(&self, tensor: &Tensor, index: usize) -> Tensor {
+        tensor.select(index)
+    }
+
+    fn stack(&self, tensors: &[Tensor]) -> Result<Tensor, TensorError> {
+        layout::stack(tensors)
+    }
+
+    fn prepare(&self, conv: Conv, weight: &Array, bias: &[f32]) -> Result<Packed, TensorError> {
+        Packed::new(conv, weight, bias)
+    }
+
+    fn conv(
+        &self,
+        x: &Tensor,
+        conv: &Packed,
+        residual: Option<&Tensor>,
+    ) -> Result<Tensor, TensorError> {
+        conv::run(x, conv, residual)
+    }
+
+    fn concat(&self, parts: &[Part<'_, Self>]) -> Result<Tensor, TensorError> {
+        let shapes = parts
+            .iter()
+            .map(|part| match part {
+                Part::Tensor(x) => Ok(x.shape()),
+                Part::Conv(x, conv) => conv::output_shape(x.shape(), &conv.spec),
+                Part::Pool(x, p) => pool::output_shape(x.shape(), *p),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let Some(&first) = shapes.first() else {
+            return layout::stack(&[]);
+        };
+        for &shape in &shapes {
+            tensor::expect_shape(
+                "concatenation",
+                Shape {
+                    c: shape.c,
+                    ..first
+                },
+                shape,
+            )?;
+        }
+        let channels = shapes.iter().map(|s| s.c).sum();
+        let out = Shape {
+            c: channels,
+            ..first
+        };
+        let mut data = vec![0.0; out.len()];
+        let mut at = 0;
+        for (part, shape) in parts.iter().zip(&shapes) {
+            let target = Target {
+                data: &mut data,
+                channels,
+                first: at,
+            };
+            match part {
+                Part::Conv(x, conv) => conv::run_into(x, conv, None, target)?,
+                Part::Pool(x, p) => pool::run_into(x, *p, target)?,
+                Part::Tensor(x) => {
+                    let pixels = x.data().chunks_exact(shape.c);
+                    for (to, from) in target.data.chunks_exact_mut(channels).zip(pixels) {
+                        to[at..at + shape.c].copy_from_slice(from);
+                    }
+                }
+            }
+            at += shape.c;
+        }
+        Ok(Tensor::new(out, data))
+    }
+
+    fn pool(&self, x: &Tensor, pool: Pool) -> Result<Tensor, TensorError> {
+        pool::run(x, pool)
+    }
+
+    fn global_mean(&self, x: &Tensor) -> Tensor {
+        pool::adaptive_mean(x, 1, 1).unwrap_or_else(|_| {
+            let s = x.shape();
+            Tensor::new(Shape::new(s.n, 1, 1, s.c), vec![f32::NAN; s.n * s.c])
+        })
+    }
+
+    fn adaptive_mean(
+        &self,
+        x: &Tensor,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Tensor, TensorError> {
+        pool::adaptive_mean(x, rows, columns)
+    }
+
+    fn layer_norm(&self, x: &Tensor, norm: &Norm) -> Result<Tensor, TensorError> {
+        norm::layer(x, norm)
+    }
+
+    fn group_norm(
+        &self,
+        x: &Tensor,
+        groups: usize,
+        norm: &Norm,
+        modulation: Option<&Tensor>,
+        activation: Activation,
+    ) -> Result<Tensor, TensorError> {
+        norm::group(x, groups, norm, modulation, activation)
+    }
+
+    fn attention(
+        &self,
+        qkv: &Tensor,
+        attention: Attention,
+        bias: Option<&Tensor>,
+    ) -> Result<Tensor, TensorError> {
+        attention::run(qkv, attention, bias)
+    }
+
+    fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, TensorError> {
+        elementwise::add(a, b)
+    }
+
+    fn activate(&self, x: &Tensor, activation: Activation) -> Tensor {
+        elementwise::activate(x, activation)
+    }
+
+    fn affine(
+        &self,
+        x: &Tensor,
+        order: &[usize],
+        scale: &[f32],
+        shift: &[f32],
+    ) -> Result<Tensor, TensorError> {
+        elementwise::affine(x, order, scale, shift)
+    }
+
+    fn windows(&self, x: &Tensor, size: usize, shift: [usize; 2]) -> Tensor {
+        layout::windows(x, size, shift)
+    }
+
+    fn unwindows(&self, x: &Tensor, size: usize, shift: [usize; 2], h: usize, w: usize) -> Tensor {
+        layout::unwindows(x, size, shift, h, w)
+    }
+
+    fn merge_patches(&self, x: &Tensor) -> Tensor {
+        layout::merge_patches(x)
+    }
+
+    fn view(&self, x: &Tensor, shape: Shape) -> Result<Tensor, TensorError> {
+        x.view(shape)
+    }
+
+    fn resize(
+        &self,
+        x: &Tensor,
+        height: usize,
+        width: usize,
+        mode: Resize,
+    ) -> Result<Tensor, TensorError> {
+        resize::run(x, height, width, mode)
+    }
+
+    fn crop(
+        &self,
+        x: &Tensor,
+        top: usize,
+        left: usize,
+        height: usize,
+        width: usize,
+    ) -> Result<Tensor, TensorError> {
+        layout::crop(x, top, left, height, width)
+    }
+
+    fn feature_distance(
+        &self,
+        a: &Tensor,
+        b: &Tensor,
+        head: &[f32],
+    ) -> Result<Tensor, TensorError> {
+        distance::map(a, b, head)
+    }
+
+    fn mean_feature_distance(
+        &self,
+        a: &Tensor,
+        b: &Tensor,
+        head: &[f32],
+    ) -> Result<Vec<f64>, TensorError> {
+        distance::mean(a, b, head)
+    }
+}

@@ -1,0 +1,77 @@
+//! Activations in main memory: NHWC, shared, sliced by image.
+
+use std::sync::Arc;
+
+use crate::tensor::{Shape, TensorError};
+
+/// An NHWC activation. Clones, views and single images of a batch share one buffer.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    data: Arc<Vec<f32>>,
+    offset: usize,
+    shape: Shape,
+}
+
+impl Tensor {
+    pub fn new(shape: Shape, data: Vec<f32>) -> Self {
+        assert_eq!(shape.len(), data.len(), "tensor of shape {shape:?}");
+        Self {
+            data: Arc::new(data),
+            offset: 0,
+            shape,
+        }
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub fn data(&self) -> &[f32] {
+        &self.data[self.offset..self.offset + self.shape.len()]
+    }
+
+    /// The values of one image.
+    pub fn image(&self, index: usize) -> &[f32] {
+        let size = self.shape.image();
+        &self.data()[index * size..(index + 1) * size]
+    }
+
+    pub fn select(&self, index: usize) -> Self {
+        assert!(index < self.shape.n, "image {index} of {:?}", self.shape);
+        Self {
+            data: Arc::clone(&self.data),
+            offset: self.offset + index * self.shape.image(),
+            shape: Shape { n: 1, ..self.shape },
+        }
+    }
+
+    pub fn view(&self, shape: Shape) -> Result<Self, TensorError> {
+        if shape.len() != self.shape.len() {
+            return Err(TensorError::Shape {
+                operation: "view",
+                expected: format!("{} values", self.shape.len()),
+                found: format!("{shape:?}"),
+            });
+        }
+        Ok(Self {
+            shape,
+            ..self.clone()
+        })
+    }
+}
+
+/// Asserts in the form of an error that two shapes agree.
+pub fn expect_shape(
+    operation: &'static str,
+    expected: Shape,
+    found: Shape,
+) -> Result<(), TensorError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(TensorError::Shape {
+        operation,
+        expected: format!("{expected:?}"),
+        found: format!("{found:?}"),
+    })
+}
