@@ -1,3 +1,4 @@
 //! foil
+pub mod conformance;
 pub mod nets;
 pub mod tensor;

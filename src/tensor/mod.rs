@@ -13,6 +13,7 @@ pub mod cpu;
 mod device;
 mod spec;
 mod state_dict;
+mod typed;
 
 pub use array::Array;
 pub use backend::{Backend, Part};
@@ -22,3 +23,4 @@ pub use spec::{
     TensorError,
 };
 pub use state_dict::StateDict;
+pub use typed::{ArrayError, TypedArray, TypedArrays, Values};

@@ -1,0 +1,2 @@
+//! conformance
+pub mod synthetic;
