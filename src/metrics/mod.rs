@@ -1,0 +1,29 @@
+//! One file per metric: pure functions from features, logits or pixels to scores.
+//!
+//! Features are row-major `f32` ([`Matrix`]); every sum is taken in `f64`. No result depends on the
+//! number of threads: work is cut into pieces of a fixed size whose results are joined in a fixed order.
+
+mod covariance_factor;
+mod error;
+pub mod fid;
+pub mod fid_bootstrap;
+pub mod hvilshoj;
+pub mod inception_features;
+pub mod inception_score;
+pub mod jensen_shannon;
+pub mod kernel_sums;
+pub mod kid;
+pub mod linear_algebra;
+pub mod lp;
+pub mod lpips;
+mod matrix;
+pub mod moments;
+pub mod orthogonal_set;
+pub mod prdc;
+pub mod published;
+mod squared_distance;
+pub mod validity;
+pub mod votes;
+
+pub use error::{MetricError, Result};
+pub use matrix::Matrix;

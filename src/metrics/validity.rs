@@ -1,0 +1,416 @@
+//! Validity of counterfactuals: what the explained classifier and independent oracles say ([diffusion-vce] section 3).
+//!
+//! target accuracy TA = share predicted as target y_t; original accuracy OA = share still predicted as the original label;
+//! oracle score OS = (1/|X|) Σ 1[f(c(x)) = f_o(c(x))]; oracle target accuracy OTA = (1/|X|) Σ 1[f_o(c(x)) = y_t].
+//! Predictions are the argmax of the logits, lowest index on ties. Confidences are softmax probabilities in `f64`.
+//! The study's logged mean oracle score counts the classifier itself as an oracle that always agrees.
+
+use serde::Serialize;
+
+use crate::stats::interval::{Interval, MeanInterval, mean_interval, wilson};
+
+use super::error::{MetricError, Result};
+use super::inception_score::log_softmax;
+use super::matrix::Matrix;
+use super::votes::{Ballot, count_votes};
+
+/// A share of the images with its Wilson interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Fraction {
+    pub count: usize,
+    pub n: usize,
+    pub value: f64,
+    pub interval: Option<Interval>,
+}
+
+impl Fraction {
+    /// `count` of `n`.
+    pub fn new(count: usize, n: usize) -> Self {
+        Self {
+            count,
+            n,
+            value: count as f64 / n as f64,
+            interval: wilson(count, n),
+        }
+    }
+
+    fn of(n: usize, holds: impl Fn(usize) -> bool) -> Self {
+        Self::new((0..n).filter(|&i| holds(i)).count(), n)
+    }
+}
+
+/// What became of one pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Classifier and committee (plurality) say target.
+    Counterfactual,
+    /// Classifier says target, the committee does not.
+    Adversarial,
+    /// Classifier says target, and there is no oracle to ask.
+    Flipped,
+    /// Classifier still says the original label.
+    Unflipped,
+    /// Classifier says a third class.
+    Other,
+}
+
+/// Logits of the counterfactuals and what they should be.
+#[derive(Debug, Clone, Copy)]
+pub struct Judgement<'a> {
+    /// Logits [n, classes] of the explained classifier.
+    pub classifier: Matrix<'a>,
+    /// Logits [n, classes] of each oracle.
+    pub oracles: &'a [Matrix<'a>],
+    /// Original label of each image.
+    pub labels: &'a [i64],
+    /// Target label of each image.
+    pub targets: &'a [i64],
+}
+
+/// One oracle's word.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OracleValidity {
+    pub predictions: Vec<usize>,
+    pub oracle_score: Fraction,
+    pub oracle_target_accuracy: Fraction,
+}
+
+/// The committee's word.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CommitteeValidity {
+    pub ballots: Vec<Ballot>,
+    pub target_accuracy: Fraction,
+    pub original_accuracy: Fraction,
+    pub agreement_with_classifier: Fraction,
+    /// Abstention counts as wrong.
+    pub strict_majority_target_accuracy: Fraction,
+    pub unanimous_target: Fraction,
+    pub any_oracle_target: Fraction,
+    /// Mean over images of the share of oracles that vote for the target.
+    pub mean_fraction_of_votes_for_target: f64,
+    /// Argmax of the mean softmax; `None` when the oracles have different classes.
+    pub mean_probability_predictions: Option<Vec<usize>>,
+    pub mean_probability_target_accuracy: Option<Fraction>,
+}
+
+/// Everything about the validity of a set of counterfactuals.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Validity {
+    pub n: usize,
+    pub predictions: Vec<usize>,
+    pub target_accuracy: Fraction,
+    pub original_accuracy: Fraction,
+    pub neither: Fraction,
+    pub target_confidence: MeanInterval,
+    pub original_confidence: MeanInterval,
+    pub target_confidences: Vec<f64>,
+    pub original_confidences: Vec<f64>,
+    pub oracles: Vec<OracleValidity>,
+    pub mean_oracle_score: Option<f64>,
+    /// As the study logs it: the classifier counted as an oracle with score 1.
+    pub mean_oracle_score_published: Option<f64>,
+    pub committee: Option<CommitteeValidity>,
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Class of the highest logit in each row, lowest index on ties; a NaN or infinity is an error that names its place.
+pub fn predictions(what: &str, logits: Matrix<'_>) -> Result<Vec<usize>> {
+    logits.check_finite(what)?;
+    Ok((0..logits.rows()).map(|i| argmax(logits.row(i))).collect())
+}
+
+fn argmax<T: PartialOrd + Copy>(row: &[T]) -> usize {
+    let mut best = 0;
+    for (class, value) in row.iter().enumerate() {
+        if *value > row[best] {
+            best = class;
+        }
+    }
+    best
+}
+
+/// Softmax of one row in `f64`.
+pub fn softmax(logits: &[f32]) -> Vec<f64> {
+    log_softmax(logits).into_iter().map(f64::exp).collect()
+}
+
+/// Judges a set of counterfactuals.
+pub fn validity(judgement: Judgement<'_>) -> Result<Validity> {
+    let Judgement {
+        classifier,
+        oracles,
+        ..
+    } = judgement;
+    let n = classifier.rows();
+    let classes = classifier.cols();
+    classifier.check_rows("validity", "counterfactuals", 1)?;
+    let labels = class_indices("original labels", judgement.labels, n, classes)?;
+    let targets = class_indices("target labels", judgement.targets, n, classes)?;
+    let predicted = predictions("logits of the classifier", classifier)?;
+
+    let confidence = |of: &[usize]| -> Vec<f64> {
+        let row = |i: usize| log_softmax(classifier.row(i))[of[i]].exp();
+        (0..n).map(row).collect()
+    };
+    let (target_confidences, original_confidences) = (confidence(&targets), confidence(&labels));
+    let no_images = || MetricError::TooFew {
+        metric: "validity",
+        what: "counterfactuals".to_owned(),
+        needed: 1,
+        found: n,
+    };
+
+    let oracle_reports = oracles
+        .iter()
+        .enumerate()
+        .map(|(k, &logits)| judge_oracle(k, logits, &predicted, &targets))
+        .collect::<Result<Vec<_>>>()?;
+    let scores: Vec<f64> = oracle_reports
+        .iter()
+        .map(|o| o.oracle_score.value)
+        .collect();
+    let sum: f64 = scores.iter().sum();
+    let committee = match oracle_reports.is_empty() {
+        true => None,
+        false => Some(judge_committee(
+            oracles,
+            &oracle_reports,
+            &predicted,
+            &labels,
+            &targets,
+        )?),
+    };
+    let verdicts = (0..n)
+        .map(|i| {
+            let committee = committee.as_ref().map(|c| c.ballots[i].plurality);
+            verdict(predicted[i], committee, labels[i], targets[i])
+        })
+        .collect();
+
+    Ok(Validity {
+        n,
+        target_accuracy: Fraction::of(n, |i| predicted[i] == targets[i]),
+        original_accuracy: Fraction::of(n, |i| predicted[i] == labels[i]),
+        neither: Fraction::of(n, |i| {
+            predicted[i] != targets[i] && predicted[i] != labels[i]
+        }),
+        target_confidence: mean_interval(&target_confidences).ok_or_else(no_images)?,
+        original_confidence: mean_interval(&original_confidences).ok_or_else(no_images)?,
+        target_confidences,
+        original_confidences,
+        mean_oracle_score: (!scores.is_empty()).then(|| sum / scores.len() as f64),
+        mean_oracle_score_published: (!scores.is_empty())
+            .then(|| (sum + 1.0) / (scores.len() + 1) as f64),
+        oracles: oracle_reports,
+        committee,
+        verdicts,
+        predictions: predicted,
+    })
+}
+
+/// The verdict on one pair; `committee` is the plurality class. A target equal to the label counts as reached when predicted.
+pub fn verdict(predicted: usize, committee: Option<usize>, label: usize, target: usize) -> Verdict {
+    if predicted == target {
+        return match committee {
+            None => Verdict::Flipped,
+            Some(class) if class == target => Verdict::Counterfactual,
+            Some(_) => Verdict::Adversarial,
+        };
+    }
+    if predicted == label {
+        Verdict::Unflipped
+    } else {
+        Verdict::Other
+    }
+}
+
+fn class_indices(what: &str, given: &[i64], n: usize, classes: usize) -> Result<Vec<usize>> {
+    if given.len() != n {
+        return Err(MetricError::shape(
+            what,
+            format!("{n} labels, one per counterfactual"),
+            format!("{} labels", given.len()),
+        ));
+    }
+    given
+        .iter()
+        .enumerate()
+        .map(|(row, &label)| {
+            usize::try_from(label)
+                .ok()
+                .filter(|&class| class < classes)
+                .ok_or_else(|| MetricError::LabelOutOfRange {
+                    what: what.to_owned(),
+                    row,
+                    label,
+                    classes,
+                })
+        })
+        .collect()
+}
+
+fn judge_oracle(
+    k: usize,
+    logits: Matrix<'_>,
+    predicted: &[usize],
+    targets: &[usize],
+) -> Result<OracleValidity> {
+    let what = format!("logits of oracle {k}");
+    let n = predicted.len();
+    if logits.rows() != n {
+        return Err(MetricError::shape(
+            what,
+            format!("{n} rows, as the classifier has"),
+            format!("{} rows", logits.rows()),
+        ));
+    }
+    let votes = predictions(&what, logits)?;
+    Ok(OracleValidity {
+        oracle_score: Fraction::of(n, |i| votes[i] == predicted[i]),
+        oracle_target_accuracy: Fraction::of(n, |i| votes[i] == targets[i]),
+        predictions: votes,
+    })
+}
+
+fn judge_committee(
+    oracles: &[Matrix<'_>],
+    reports: &[OracleValidity],
+    predicted: &[usize],
+    labels: &[usize],
+    targets: &[usize],
+) -> Result<CommitteeValidity> {
+    let n = predicted.len();
+    // Room for every target, also when all oracles have fewer classes than the classifier.
+    let highest_target = targets.iter().map(|t| t + 1).max().unwrap_or(1);
+    let classes = oracles
+        .iter()
+        .map(Matrix::cols)
+        .fold(highest_target, usize::max);
+    let votes: Vec<Vec<usize>> = reports.iter().map(|o| o.predictions.clone()).collect();
+    let ballots = count_votes(&votes, classes)?;
+    let for_target: usize = (0..n).map(|i| ballots[i].counts[targets[i]]).sum();
+    let mean_probability_predictions = mean_probability(oracles);
+    Ok(CommitteeValidity {
+        target_accuracy: Fraction::of(n, |i| ballots[i].plurality == targets[i]),
+        original_accuracy: Fraction::of(n, |i| ballots[i].plurality == labels[i]),
+        agreement_with_classifier: Fraction::of(n, |i| ballots[i].plurality == predicted[i]),
+        strict_majority_target_accuracy: Fraction::of(n, |i| {
+            ballots[i].strict_majority == Some(targets[i])
+        }),
+        unanimous_target: Fraction::of(n, |i| ballots[i].unanimous == Some(targets[i])),
+        any_oracle_target: Fraction::of(n, |i| ballots[i].counts[targets[i]] > 0),
+        mean_fraction_of_votes_for_target: for_target as f64 / (n * oracles.len()) as f64,
+        mean_probability_target_accuracy: mean_probability_predictions
+            .as_ref()
+            .map(|classes| Fraction::of(n, |i| classes[i] == targets[i])),
+        mean_probability_predictions,
+        ballots,
+    })
+}
+
+fn mean_probability(oracles: &[Matrix<'_>]) -> Option<Vec<usize>> {
+    let first = oracles.first()?;
+    if oracles.iter().any(|o| o.cols() != first.cols()) {
+        return None;
+    }
+    let class = |i: usize| {
+        let mut sums = vec![0.0; first.cols()];
+        for oracle in oracles {
+            for (sum, p) in sums.iter_mut().zip(softmax(oracle.row(i))) {
+                *sum += p;
+            }
+        }
+        argmax(&sums)
+    };
+    Some((0..first.rows()).map(class).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(data: &[f32], cols: usize) -> Matrix<'_> {
+        Matrix::new("test", data.len() / cols, cols, data).unwrap()
+    }
+
+    #[test]
+    fn verdicts_follow_classifier_and_committee() {
+        use Verdict::*;
+        assert_eq!(verdict(1, Some(1), 0, 1), Counterfactual);
+        assert_eq!(verdict(1, Some(0), 0, 1), Adversarial);
+        assert_eq!(verdict(1, None, 0, 1), Flipped);
+        assert_eq!(verdict(0, Some(1), 0, 1), Unflipped);
+        assert_eq!(verdict(2, Some(1), 0, 1), Other);
+        assert_eq!(verdict(1, Some(1), 1, 1), Counterfactual);
+    }
+
+    #[test]
+    fn without_oracles_there_is_no_committee_and_one_image_has_no_spread() {
+        let logits = [0.0, 1.0, 0.5];
+        let got = validity(Judgement {
+            classifier: matrix(&logits, 3),
+            oracles: &[],
+            labels: &[0],
+            targets: &[1],
+        })
+        .unwrap();
+        assert_eq!(got.verdicts, [Verdict::Flipped]);
+        assert_eq!(got.target_accuracy.value, 1.0);
+        assert_eq!(got.target_confidence.std_sample, None);
+        assert!(got.committee.is_none() && got.mean_oracle_score.is_none());
+    }
+
+    #[test]
+    fn mean_probability_can_overrule_the_plurality() {
+        let classifier = [0.0, 1.0];
+        let (sure, unsure) = ([0.0, 9.0], [0.1, 0.0]);
+        let oracles = [matrix(&sure, 2), matrix(&unsure, 2), matrix(&unsure, 2)];
+        let got = validity(Judgement {
+            classifier: matrix(&classifier, 2),
+            oracles: &oracles,
+            labels: &[0],
+            targets: &[1],
+        })
+        .unwrap();
+        let committee = got.committee.unwrap();
+        assert_eq!(committee.ballots[0].plurality, 0);
+        assert_eq!(committee.mean_probability_predictions, Some(vec![1]));
+        assert_eq!(got.verdicts, [Verdict::Adversarial]);
+    }
+
+    #[test]
+    fn bad_logits_and_labels_are_errors_that_name_the_row() {
+        let logits = [0.0, 1.0, 0.0, 1.0];
+        let judge = |logits: &[f32], labels: &[i64]| {
+            validity(Judgement {
+                classifier: matrix(logits, 2),
+                oracles: &[],
+                labels,
+                targets: &[1, 1],
+            })
+            .map_err(|e| e.to_string())
+        };
+        let error = judge(&logits, &[0, 2]).unwrap_err();
+        assert!(error.contains("class 2 at row 1"), "{error}");
+        let error = judge(&logits, &[0, -1]).unwrap_err();
+        assert!(error.contains("class -1 at row 1"), "{error}");
+        assert!(judge(&logits, &[0]).is_err());
+        let error = judge(&[0.0, 1.0, f32::INFINITY, 1.0], &[0, 0]).unwrap_err();
+        assert!(error.contains("row 1, column 0"), "{error}");
+    }
+
+    #[test]
+    fn oracles_with_fewer_classes_never_vote_for_a_class_they_lack() {
+        let classifier = [0.0, 0.0, 0.0, 5.0];
+        let narrow = [1.0, 0.0];
+        let got = validity(Judgement {
+            classifier: matrix(&classifier, 4),
+            oracles: &[matrix(&narrow, 2)],
+            labels: &[0],
+            targets: &[3],
+        })
+        .unwrap();
+        assert_eq!(got.verdicts, [Verdict::Adversarial]);
+    }
+}

@@ -1,0 +1,4 @@
+//! Intervals and random numbers that every score shares.
+
+pub mod interval;
+pub mod random;
