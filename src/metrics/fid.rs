@@ -68,7 +68,7 @@ pub fn frechet_from_moments(real: &Moments, fake: &Moments) -> Result<FrechetDis
     Ok(result)
 }
 
-/// Fréchet distance of two given Gaussians: mean [d] and row-major covariance [d, d] each.
+/// Fréchet distance of two given Gaussians: mean `[d]` and row-major covariance [d, d] each.
 pub fn frechet_from_gaussians(
     (mean_real, covariance_real): (&[f64], &[f64]),
     (mean_fake, covariance_fake): (&[f64], &[f64]),

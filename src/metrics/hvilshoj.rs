@@ -1,4 +1,4 @@
-//! The evaluator published with [quantitative-evaluations] (EvaluatingCounterfactuals), over arrays.
+//! The evaluator published with \[quantitative-evaluations\] (EvaluatingCounterfactuals), over arrays.
 //!
 //! Every metric is a mean over kept samples with 1.96 × population std/√n. A sample is skipped when the counterfactual failed
 //! (prediction −1) or when the mean of its counterfactual equals the lowest value `xmin` (an all-black image); TCV skips nothing.
@@ -109,7 +109,7 @@ impl Samples<'_> {
         score(self.limited(0..n).iter().map(|&i| indicator(changed(i))))
     }
 
-    /// Oracle: `oracle_prediction` [n] on the counterfactuals equals the target class.
+    /// Oracle: `oracle_prediction` `[n]` on the counterfactuals equals the target class.
     pub fn oracle(&self, oracle_prediction: &[i64]) -> Result<Score> {
         check_length("oracle predictions", oracle_prediction.len(), self.count()?)?;
         let agrees = |i: usize| oracle_prediction[i] == self.y_cf_target[i];

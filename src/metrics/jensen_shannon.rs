@@ -1,4 +1,4 @@
-//! Jensen–Shannon divergence of class probabilities, as the label variation score uses it ([quantitative-evaluations]).
+//! Jensen–Shannon divergence of class probabilities, as the label variation score uses it (\[quantitative-evaluations\]).
 //!
 //! JS(P, Q) = ½ Σ p ln(p/m) + ½ Σ q ln(q/m), m = (p + q)/2; natural logarithm, 0 ln 0 = 0, range 0 to ln 2.
 //! One column means a binary probability p, expanded to (1 − p, p). A value outside [0, 1] makes the published code return NaN

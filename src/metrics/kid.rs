@@ -15,7 +15,8 @@ use crate::stats::interval::{
 use crate::stats::random::{Draws, Stream};
 
 use super::error::{MetricError, Result};
-use super::kernel_sums::{Chosen, PolynomialKernel, cross_sum, kernel_matrix, within_sum};
+use super::kernel_matrices::{KernelMatrices, Subset, unbiased};
+use super::kernel_sums::{Chosen, PolynomialKernel, cross_sum, within_sum};
 use super::matrix::Matrix;
 
 /// Largest kernel matrices that are kept in memory (values, all three together): one gigabyte.
@@ -31,13 +32,6 @@ pub struct KernelDistance {
     /// Population standard deviation over the subsets; they overlap, so this is not the error of the mean.
     pub std_population: f64,
     pub per_subset: Vec<f64>,
-}
-
-/// Row indices of one subset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subset {
-    pub real: Vec<usize>,
-    pub fake: Vec<usize>,
 }
 
 /// Random subsets without replacement.
@@ -233,11 +227,6 @@ fn worth_keeping(n_real: usize, n_fake: usize, subsets: &[Subset]) -> bool {
     values <= KEPT_VALUES && values < visited
 }
 
-fn unbiased(xx: f64, yy: f64, xy: f64, m: usize, k: usize) -> f64 {
-    let (m, k) = (m as f64, k as f64);
-    xx / (m * (m - 1.0)) + yy / (k * (k - 1.0)) - 2.0 * xy / (m * k)
-}
-
 fn streamed(real: Matrix<'_>, fake: Matrix<'_>, kernel: &PolynomialKernel, subset: &Subset) -> f64 {
     let x = Chosen {
         set: real,
@@ -254,70 +243,6 @@ fn streamed(real: Matrix<'_>, fake: Matrix<'_>, kernel: &PolynomialKernel, subse
         subset.real.len(),
         subset.fake.len(),
     )
-}
-
-struct KernelMatrices {
-    n_real: usize,
-    n_fake: usize,
-    xx: Vec<f64>,
-    yy: Vec<f64>,
-    xy: Vec<f64>,
-}
-
-impl KernelMatrices {
-    fn new(real: Matrix<'_>, fake: Matrix<'_>, kernel: &PolynomialKernel) -> Self {
-        Self {
-            n_real: real.rows(),
-            n_fake: fake.rows(),
-            xx: kernel_matrix(kernel, real, real),
-            yy: kernel_matrix(kernel, fake, fake),
-            xy: kernel_matrix(kernel, real, fake),
-        }
-    }
-
-    fn distance(&self, subset: &Subset) -> f64 {
-        let within = |values: &[f64], n: usize, indices: &[usize]| -> f64 {
-            let mut lower = 0.0;
-            for (at, &i) in indices.iter().enumerate() {
-                let row = &values[i * n..(i + 1) * n];
-                lower += indices[..at].iter().map(|&j| row[j]).sum::<f64>();
-            }
-            2.0 * lower
-        };
-        let mut cross = 0.0;
-        for &i in &subset.real {
-            let row = &self.xy[i * self.n_fake..(i + 1) * self.n_fake];
-            cross += subset.fake.iter().map(|&j| row[j]).sum::<f64>();
-        }
-        unbiased(
-            within(&self.xx, self.n_real, &subset.real),
-            within(&self.yy, self.n_fake, &subset.fake),
-            cross,
-            subset.real.len(),
-            subset.fake.len(),
-        )
-    }
-
-    fn weighted_distance(&self, w: &[u32], v: &[u32]) -> f64 {
-        let within = |values: &[f64], w: &[u32]| -> f64 {
-            let (mut sum, mut pairs) = (0.0, 0.0);
-            let total: f64 = w.iter().map(|&c| f64::from(c)).sum();
-            for (i, row) in values.chunks_exact(w.len()).enumerate() {
-                let weight = f64::from(w[i]);
-                let all: f64 = row.iter().zip(w).map(|(k, &c)| k * f64::from(c)).sum();
-                sum += weight * (all - row[i] * weight);
-                pairs += weight * (total - weight);
-            }
-            sum / pairs
-        };
-        let mut cross = 0.0;
-        for (row, &count) in self.xy.chunks_exact(self.n_fake).zip(w) {
-            let all: f64 = row.iter().zip(v).map(|(k, &c)| k * f64::from(c)).sum();
-            cross += f64::from(count) * all;
-        }
-        within(&self.xx, w) + within(&self.yy, v)
-            - 2.0 * cross / (self.n_real as f64 * self.n_fake as f64)
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Closeness in pixel space: D_p norms of counterfactual minus original ([diffusion-vce] section 3, p = 1, 1.5, 2).
+//! Closeness in pixel space: D_p norms of counterfactual minus original (\[diffusion-vce\] section 3, p = 1, 1.5, 2).
 //!
 //! The paper: D_p = mean over images of ‖x − c(x)‖_p. The study's code takes ONE norm over the whole batch tensor, which
-//! [`whole_batch`] reproduces. Elastic net ([quantitative-evaluations]): L1 + L2 as published, L1 + L2² as usually defined.
+//! [`whole_batch`] reproduces. Elastic net (\[quantitative-evaluations\]): L1 + L2 as published, L1 + L2² as usually defined.
 //! Values are in the units of the input (the study: [-1, 1]); sums are in `f64`.
 
 use rayon::prelude::*;

@@ -3,6 +3,7 @@
 //! Features are row-major `f32` ([`Matrix`]); every sum is taken in `f64`. No result depends on the
 //! number of threads: work is cut into pieces of a fixed size whose results are joined in a fixed order.
 
+pub mod committee;
 mod covariance_factor;
 mod error;
 pub mod fid;
@@ -11,6 +12,7 @@ pub mod hvilshoj;
 pub mod inception_features;
 pub mod inception_score;
 pub mod jensen_shannon;
+pub mod kernel_matrices;
 pub mod kernel_sums;
 pub mod kid;
 pub mod linear_algebra;

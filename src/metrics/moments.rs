@@ -35,7 +35,7 @@ impl Moments {
         Ok(accumulator.finish())
     }
 
-    /// From a stored mean [d] and covariance [d, d] (divisor n−1) of `count` rows.
+    /// From a stored mean `[d]` and covariance [d, d] (divisor n−1) of `count` rows.
     pub fn from_covariance(
         what: &str,
         count: usize,
@@ -76,7 +76,7 @@ impl Moments {
         self.mean.len()
     }
 
-    /// Mean [d]; zeros when no row was seen.
+    /// Mean `[d]`; zeros when no row was seen.
     pub fn mean(&self) -> &[f64] {
         &self.mean
     }

@@ -1,4 +1,4 @@
-//! Greedy orthogonal and complementary set of successful counterfactuals ([bex] Algorithm 1, score eq. 7).
+//! Greedy orthogonal and complementary set of successful counterfactuals (\[bex\] Algorithm 1, score eq. 7).
 //!
 //! Perturbations δ = e − z are visited by ascending L1 norm (stable: lowest index first on ties). The first is kept; a further
 //! one is admitted when it is orthogonal to all members, |cos| < τ, or complementary to a member, cos + 1 < τ. The size of the set
@@ -100,7 +100,7 @@ impl OrthogonalSet {
     }
 }
 
-/// Selects from `candidates` [n, d] around `original` [d].
+/// Selects from `candidates` [n, d] around `original` `[d]`.
 pub fn orthogonal_set(
     original: &[f32],
     candidates: Matrix<'_>,

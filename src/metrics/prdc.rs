@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::stats::interval::{Interval, mean_interval};
+
 use super::error::{MetricError, Result};
 use super::matrix::Matrix;
 use super::squared_distance::{QUERY_ROWS, for_each_distance};
@@ -45,6 +47,8 @@ pub struct Prdc {
     pub recall: f64,
     pub density: f64,
     pub coverage: f64,
+    /// Normal interval of the density, a mean over generated rows.
+    pub density_interval: Option<Interval>,
     /// Generated rows inside a real ball, real rows inside a generated ball, real balls that hold a generated row.
     pub precise: usize,
     pub recalled: usize,
@@ -83,11 +87,16 @@ pub fn prdc(real: Matrix<'_>, fake: Matrix<'_>, neighbours: usize, rim: Rim) -> 
         .collect();
     let precise = balls.iter().filter(|&&count| count > 0).count();
     let (n_real, n_fake) = (real.rows(), fake.rows());
+    let densities: Vec<f64> = balls
+        .iter()
+        .map(|&count| count as f64 / neighbours as f64)
+        .collect();
     Ok(Prdc {
         precision: precise as f64 / n_fake as f64,
         recall: recalled as f64 / n_real as f64,
         density: balls.iter().sum::<u64>() as f64 / (neighbours as f64 * n_fake as f64),
         coverage: covered as f64 / n_real as f64,
+        density_interval: mean_interval(&densities).and_then(|m| m.interval()),
         precise,
         recalled,
         covered,

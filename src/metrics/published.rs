@@ -1,4 +1,4 @@
-//! Quirks of the [diffusion-vce] study's code, kept for comparison with its published numbers only.
+//! Quirks of the \[diffusion-vce\] study's code, kept for comparison with its published numbers only.
 //!
 //! * Its FID received images in [-1, 1] multiplied by 255 and cast to `uint8`: truncated toward zero, wrapped modulo 256.
 //! * Its LPIPS received each batch rescaled to [-1, 1] by the minimum and maximum of the WHOLE batch.

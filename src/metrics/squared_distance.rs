@@ -86,29 +86,29 @@ fn tile_distances_avx2(queries: &[f64], candidates: &[f64], out: &mut Distances)
 #[inline(always)]
 fn tile_distances_portable(queries: &[f64], candidates: &[f64], out: &mut Distances) {
     let padded = candidates.len() / TILE_CANDIDATES;
-    let lanes = |rows: &[f64], row: usize| -> std::ops::Range<usize> {
-        debug_assert!((row + 1) * padded <= rows.len());
-        row * padded..(row + 1) * padded
-    };
-    let b: [&[[f64; LANES]]; TILE_CANDIDATES] =
-        std::array::from_fn(|j| candidates[lanes(candidates, j)].as_chunks().0);
-    for first in (0..QUERY_ROWS).step_by(TILE_QUERIES) {
-        let a: [&[[f64; LANES]]; TILE_QUERIES] =
-            std::array::from_fn(|i| queries[lanes(queries, first + i)].as_chunks().0);
-        let mut sums = [[[0.0; LANES]; TILE_CANDIDATES]; TILE_QUERIES];
-        for at in 0..padded / LANES {
-            for (a, sums) in a.iter().zip(&mut sums) {
-                for (b, sums) in b.iter().zip(sums) {
-                    for ((a, b), sum) in a[at].iter().zip(&b[at]).zip(sums) {
-                        *sum += (a - b) * (a - b);
-                    }
-                }
+    let (b0, b1) = candidates.split_at(padded);
+    let (b0, b1) = (b0.as_chunks::<LANES>().0, b1.as_chunks::<LANES>().0);
+    for (tile, rows) in queries.chunks_exact(TILE_QUERIES * padded).enumerate() {
+        let row = |i: usize| rows[i * padded..(i + 1) * padded].as_chunks::<LANES>().0;
+        let (a0, a1, a2, a3) = (row(0), row(1), row(2), row(3));
+        let mut sums = [[0.0; LANES]; TILE_QUERIES * TILE_CANDIDATES];
+        let queries = a0.iter().zip(a1).zip(a2.iter().zip(a3));
+        for (((a0, a1), (a2, a3)), (b0, b1)) in queries.zip(b0.iter().zip(b1)) {
+            for lane in 0..LANES {
+                let (b0, b1) = (b0[lane], b1[lane]);
+                sums[0][lane] += (a0[lane] - b0) * (a0[lane] - b0);
+                sums[1][lane] += (a1[lane] - b0) * (a1[lane] - b0);
+                sums[2][lane] += (a2[lane] - b0) * (a2[lane] - b0);
+                sums[3][lane] += (a3[lane] - b0) * (a3[lane] - b0);
+                sums[4][lane] += (a0[lane] - b1) * (a0[lane] - b1);
+                sums[5][lane] += (a1[lane] - b1) * (a1[lane] - b1);
+                sums[6][lane] += (a2[lane] - b1) * (a2[lane] - b1);
+                sums[7][lane] += (a3[lane] - b1) * (a3[lane] - b1);
             }
         }
-        for (i, sums) in sums.iter().enumerate() {
-            for (j, sums) in sums.iter().enumerate() {
-                out[j][first + i] = join(*sums);
-            }
+        for (pair, sums) in sums.iter().enumerate() {
+            let (candidate, query) = (pair / TILE_QUERIES, pair % TILE_QUERIES);
+            out[candidate][tile * TILE_QUERIES + query] = join(*sums);
         }
     }
 }

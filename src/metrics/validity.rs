@@ -1,4 +1,4 @@
-//! Validity of counterfactuals: what the explained classifier and independent oracles say ([diffusion-vce] section 3).
+//! Validity of counterfactuals: what the explained classifier and independent oracles say (\[diffusion-vce\] section 3).
 //!
 //! target accuracy TA = share predicted as target y_t; original accuracy OA = share still predicted as the original label;
 //! oracle score OS = (1/|X|) Σ 1[f(c(x)) = f_o(c(x))]; oracle target accuracy OTA = (1/|X|) Σ 1[f_o(c(x)) = y_t].
@@ -7,37 +7,12 @@
 
 use serde::Serialize;
 
-use crate::stats::interval::{Interval, MeanInterval, mean_interval, wilson};
+use crate::stats::interval::{Fraction, MeanInterval, mean_interval};
 
+use super::committee::{CommitteeValidity, judge_committee};
 use super::error::{MetricError, Result};
 use super::inception_score::log_softmax;
 use super::matrix::Matrix;
-use super::votes::{Ballot, count_votes};
-
-/// A share of the images with its Wilson interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Fraction {
-    pub count: usize,
-    pub n: usize,
-    pub value: f64,
-    pub interval: Option<Interval>,
-}
-
-impl Fraction {
-    /// `count` of `n`.
-    pub fn new(count: usize, n: usize) -> Self {
-        Self {
-            count,
-            n,
-            value: count as f64 / n as f64,
-            interval: wilson(count, n),
-        }
-    }
-
-    fn of(n: usize, holds: impl Fn(usize) -> bool) -> Self {
-        Self::new((0..n).filter(|&i| holds(i)).count(), n)
-    }
-}
 
 /// What became of one pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -76,24 +51,6 @@ pub struct OracleValidity {
     pub oracle_target_accuracy: Fraction,
 }
 
-/// The committee's word.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CommitteeValidity {
-    pub ballots: Vec<Ballot>,
-    pub target_accuracy: Fraction,
-    pub original_accuracy: Fraction,
-    pub agreement_with_classifier: Fraction,
-    /// Abstention counts as wrong.
-    pub strict_majority_target_accuracy: Fraction,
-    pub unanimous_target: Fraction,
-    pub any_oracle_target: Fraction,
-    /// Mean over images of the share of oracles that vote for the target.
-    pub mean_fraction_of_votes_for_target: f64,
-    /// Argmax of the mean softmax; `None` when the oracles have different classes.
-    pub mean_probability_predictions: Option<Vec<usize>>,
-    pub mean_probability_target_accuracy: Option<Fraction>,
-}
-
 /// Everything about the validity of a set of counterfactuals.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Validity {
@@ -120,7 +77,7 @@ pub fn predictions(what: &str, logits: Matrix<'_>) -> Result<Vec<usize>> {
     Ok((0..logits.rows()).map(|i| argmax(logits.row(i))).collect())
 }
 
-fn argmax<T: PartialOrd + Copy>(row: &[T]) -> usize {
+pub(crate) fn argmax<T: PartialOrd + Copy>(row: &[T]) -> usize {
     let mut best = 0;
     for (class, value) in row.iter().enumerate() {
         if *value > row[best] {
@@ -271,59 +228,6 @@ fn judge_oracle(
         oracle_target_accuracy: Fraction::of(n, |i| votes[i] == targets[i]),
         predictions: votes,
     })
-}
-
-fn judge_committee(
-    oracles: &[Matrix<'_>],
-    reports: &[OracleValidity],
-    predicted: &[usize],
-    labels: &[usize],
-    targets: &[usize],
-) -> Result<CommitteeValidity> {
-    let n = predicted.len();
-    // Room for every target, also when all oracles have fewer classes than the classifier.
-    let highest_target = targets.iter().map(|t| t + 1).max().unwrap_or(1);
-    let classes = oracles
-        .iter()
-        .map(Matrix::cols)
-        .fold(highest_target, usize::max);
-    let votes: Vec<Vec<usize>> = reports.iter().map(|o| o.predictions.clone()).collect();
-    let ballots = count_votes(&votes, classes)?;
-    let for_target: usize = (0..n).map(|i| ballots[i].counts[targets[i]]).sum();
-    let mean_probability_predictions = mean_probability(oracles);
-    Ok(CommitteeValidity {
-        target_accuracy: Fraction::of(n, |i| ballots[i].plurality == targets[i]),
-        original_accuracy: Fraction::of(n, |i| ballots[i].plurality == labels[i]),
-        agreement_with_classifier: Fraction::of(n, |i| ballots[i].plurality == predicted[i]),
-        strict_majority_target_accuracy: Fraction::of(n, |i| {
-            ballots[i].strict_majority == Some(targets[i])
-        }),
-        unanimous_target: Fraction::of(n, |i| ballots[i].unanimous == Some(targets[i])),
-        any_oracle_target: Fraction::of(n, |i| ballots[i].counts[targets[i]] > 0),
-        mean_fraction_of_votes_for_target: for_target as f64 / (n * oracles.len()) as f64,
-        mean_probability_target_accuracy: mean_probability_predictions
-            .as_ref()
-            .map(|classes| Fraction::of(n, |i| classes[i] == targets[i])),
-        mean_probability_predictions,
-        ballots,
-    })
-}
-
-fn mean_probability(oracles: &[Matrix<'_>]) -> Option<Vec<usize>> {
-    let first = oracles.first()?;
-    if oracles.iter().any(|o| o.cols() != first.cols()) {
-        return None;
-    }
-    let class = |i: usize| {
-        let mut sums = vec![0.0; first.cols()];
-        for oracle in oracles {
-            for (sum, p) in sums.iter_mut().zip(softmax(oracle.row(i))) {
-                *sum += p;
-            }
-        }
-        argmax(&sums)
-    };
-    Some((0..first.rows()).map(class).collect())
 }
 
 #[cfg(test)]

@@ -47,6 +47,32 @@ pub fn wilson(successes: usize, n: usize) -> Option<Interval> {
     })
 }
 
+/// A share of the images with its Wilson interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Fraction {
+    pub count: usize,
+    pub n: usize,
+    pub value: f64,
+    pub interval: Option<Interval>,
+}
+
+impl Fraction {
+    /// `count` of `n`.
+    pub fn new(count: usize, n: usize) -> Self {
+        Self {
+            count,
+            n,
+            value: count as f64 / n as f64,
+            interval: wilson(count, n),
+        }
+    }
+
+    /// The share of `0..n` for which `holds`.
+    pub fn of(n: usize, holds: impl Fn(usize) -> bool) -> Self {
+        Self::new((0..n).filter(|&i| holds(i)).count(), n)
+    }
+}
+
 /// Mean of a sample with its spread; the interval is mean ± `half_width`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MeanInterval {

@@ -1,0 +1,345 @@
+//! The pipeline: decode ahead on one thread, compute on the others, append to the journal after each batch.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use rayon::prelude::*;
+
+use super::evaluate::{Decoded, EvaluateError, Evaluator, Extremes};
+use super::journal::{Journal, JournalError, Record};
+use super::settings::{Protocol, Settings};
+use super::work::Work;
+use crate::images::{self, Image, ImageError, Limits};
+use crate::report::heat_map;
+use crate::tensor::Backend;
+
+/// Why a run stopped. What was computed before is in the journal.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("{0}; add --skip-bad to leave such pairs out")]
+    Bad(String),
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error("{path}: cannot write the heat map: {reason}")]
+    Map { path: PathBuf, reason: String },
+}
+
+/// Told how far a run is: what is being done, how many of how many.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
+
+/// A pair with its images, or why it cannot be used.
+struct Item {
+    pair: usize,
+    images: Result<(Arc<Image>, Image), String>,
+}
+
+/// Where the run stands: records there already, what is next.
+pub struct Position {
+    pub next_reference: usize,
+    pub next_pair: usize,
+}
+
+impl Position {
+    pub fn after(records: &[Record]) -> Self {
+        let mut position = Self {
+            next_reference: 0,
+            next_pair: 0,
+        };
+        for record in records {
+            match record {
+                Record::Reference { reference, .. } => position.next_reference = reference + 1,
+                Record::Pair(p) => position.next_pair = p.pair + 1,
+                Record::Skipped { pair, .. } => position.next_pair = pair + 1,
+                Record::Original { .. } => {}
+            }
+        }
+        position
+    }
+}
+
+/// Runs all that is left; `records` grows by what is found.
+pub fn run<B: Backend + 'static>(
+    evaluator: &mut Evaluator<'_, B>,
+    journal: &mut Journal,
+    records: &mut Vec<Record>,
+    maps: Option<&Path>,
+    progress: Progress<'_>,
+) -> Result<(), RunError> {
+    let position = Position::after(records);
+    for record in records.iter() {
+        match record {
+            Record::Original {
+                original, class, ..
+            } => drop(evaluator.original_class.insert(*original, *class)),
+            Record::Skipped { pair, .. } => drop(evaluator.skipped.insert(*pair)),
+            _ => {}
+        }
+    }
+    references(
+        evaluator,
+        journal,
+        records,
+        position.next_reference,
+        progress,
+    )?;
+    pairs(
+        evaluator,
+        journal,
+        records,
+        position.next_pair,
+        maps,
+        progress,
+    )
+}
+
+fn references<B: Backend + 'static>(
+    evaluator: &Evaluator<'_, B>,
+    journal: &mut Journal,
+    records: &mut Vec<Record>,
+    first: usize,
+    progress: Progress<'_>,
+) -> Result<(), RunError> {
+    if !evaluator.settings.selection.realism() {
+        return Ok(());
+    }
+    let limits = limits(evaluator.settings);
+    let paths = &evaluator.work.references;
+    for start in (first..paths.len()).step_by(evaluator.settings.batch.max(1)) {
+        let end = (start + evaluator.settings.batch.max(1)).min(paths.len());
+        let images: Vec<(usize, Result<Image, ImageError>)> = (start..end)
+            .into_par_iter()
+            .map(|i| (i, images::read(&paths[i], &limits)))
+            .collect();
+        let (mut good, mut new) = (Vec::new(), Vec::new());
+        for (i, image) in images {
+            match image {
+                Ok(image) => good.push((i, image)),
+                Err(e) if evaluator.settings.skip_bad => new.push(Record::Reference {
+                    reference: i,
+                    features: None,
+                    reason: Some(e.to_string()),
+                }),
+                Err(e) => return Err(RunError::Bad(e.to_string())),
+            }
+        }
+        new.extend(evaluator.references(&good, journal)?);
+        new.sort_by_key(|r| match r {
+            Record::Reference { reference, .. } => *reference,
+            _ => 0,
+        });
+        journal.append(&new)?;
+        records.extend(new);
+        progress("reference images", end, paths.len());
+    }
+    Ok(())
+}
+
+fn pairs<B: Backend + 'static>(
+    evaluator: &mut Evaluator<'_, B>,
+    journal: &mut Journal,
+    records: &mut Vec<Record>,
+    first: usize,
+    maps: Option<&Path>,
+    progress: Progress<'_>,
+) -> Result<(), RunError> {
+    let work = evaluator.work;
+    let settings = evaluator.settings;
+    let total = work.pairs.len();
+    let batch = settings.batch.max(1);
+    // One batch is decoded while another is computed.
+    let (send, receive) = sync_channel::<Vec<Item>>(1);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let limits = limits(settings);
+            let mut kept: HashMap<usize, Arc<Image>> = HashMap::new();
+            for start in (first..total).step_by(batch) {
+                let items = decode(work, start..(start + batch).min(total), &limits, &mut kept);
+                if send.send(items).is_err() {
+                    return;
+                }
+            }
+        });
+        // The channel is moved in, so that an error here ends the decoding thread.
+        let receive = receive;
+        for items in &receive {
+            let (mut good, mut new) = (Vec::new(), Vec::new());
+            let mut done = first;
+            for item in items {
+                done = item.pair + 1;
+                match item.images {
+                    Ok((original, counterfactual)) => good.push(Decoded {
+                        pair: item.pair,
+                        original,
+                        counterfactual,
+                    }),
+                    Err(reason) if settings.skip_bad => {
+                        evaluator.skipped.insert(item.pair);
+                        new.push(Record::Skipped {
+                            pair: item.pair,
+                            reason,
+                        });
+                    }
+                    Err(reason) => return Err(RunError::Bad(reason)),
+                }
+            }
+            if !good.is_empty() {
+                new.extend(evaluator.batch(&good, journal)?);
+            }
+            if let Some(folder) = maps {
+                write_maps(evaluator, &good, folder)?;
+            }
+            new.sort_by_key(|r| match r {
+                Record::Pair(p) => (1, p.pair),
+                Record::Skipped { pair, .. } => (1, *pair),
+                Record::Original { original, .. } => (0, *original),
+                Record::Reference { reference, .. } => (0, *reference),
+            });
+            journal.append(&new)?;
+            records.extend(new);
+            progress("pairs", done, total);
+        }
+        Ok(())
+    })
+}
+
+fn limits(settings: &Settings) -> Limits {
+    Limits {
+        max_pixels: settings.max_pixels,
+    }
+}
+
+/// Decodes a range of pairs; originals of the range before are reused.
+fn decode(
+    work: &Work,
+    range: std::ops::Range<usize>,
+    limits: &Limits,
+    kept: &mut HashMap<usize, Arc<Image>>,
+) -> Vec<Item> {
+    let needed: Vec<usize> = {
+        let mut all: Vec<usize> = range.clone().map(|i| work.pairs[i].original).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    kept.retain(|original, _| needed.contains(original));
+    let fresh: Vec<(usize, Result<Arc<Image>, String>)> = needed
+        .into_par_iter()
+        .filter(|original| !kept.contains_key(original))
+        .map(|original| {
+            let image = images::read(&work.originals[original], limits);
+            (original, image.map(Arc::new).map_err(|e| e.to_string()))
+        })
+        .collect();
+    let mut bad: HashMap<usize, String> = HashMap::new();
+    for (original, image) in fresh {
+        match image {
+            Ok(image) => drop(kept.insert(original, image)),
+            Err(reason) => drop(bad.insert(original, reason)),
+        }
+    }
+    range
+        .into_par_iter()
+        .map(|pair| {
+            let planned = &work.pairs[pair];
+            let images = match kept.get(&planned.original) {
+                None => Err(bad[&planned.original].clone()),
+                Some(original) => images::read(&planned.pair.counterfactual, limits)
+                    .map_err(|e| e.to_string())
+                    .and_then(|counterfactual| {
+                        let sizes = [original.as_ref(), &counterfactual].map(|i| [i.width, i.height]);
+                        if sizes[0] == sizes[1] {
+                            return Ok((Arc::clone(original), counterfactual));
+                        }
+                        Err(format!(
+                            "{} is {}x{}, but its original {} is {}x{}; the two images of a pair must have one size",
+                            planned.pair.counterfactual.display(),
+                            sizes[1][0],
+                            sizes[1][1],
+                            planned.pair.original.display(),
+                            sizes[0][0],
+                            sizes[0][1],
+                        ))
+                    }),
+            };
+            Item { pair, images }
+        })
+        .collect()
+}
+
+fn write_maps<B: Backend + 'static>(
+    evaluator: &Evaluator<'_, B>,
+    batch: &[Decoded],
+    folder: &Path,
+) -> Result<(), RunError> {
+    for decoded in batch {
+        let Some(map) = evaluator.map(decoded)? else {
+            return Ok(());
+        };
+        let name = &evaluator.work.pairs[decoded.pair].pair.name;
+        let path = folder.join(format!("{name}.png"));
+        let width = decoded.original.width;
+        heat_map::write(&path, &map, width).map_err(|reason| RunError::Map {
+            path: path.clone(),
+            reason,
+        })?;
+    }
+    Ok(())
+}
+
+/// Darkest and brightest pixel of every group, read from all its images (published protocol only).
+pub fn extremes(
+    work: &Work,
+    settings: &Settings,
+    progress: Progress<'_>,
+) -> Result<Vec<Extremes>, RunError> {
+    if settings.protocol != Protocol::Published {
+        return Ok(Vec::new());
+    }
+    let limits = limits(settings);
+    let mut all = Vec::with_capacity(work.groups.len());
+    for (done, group) in work.groups.iter().enumerate() {
+        let ranges: Vec<Result<[[u8; 2]; 2], ImageError>> = group
+            .pairs
+            .clone()
+            .into_par_iter()
+            .map(|pair| {
+                let p = &work.pairs[pair].pair;
+                let original = images::read(&p.original, &limits)?;
+                let counterfactual = images::read(&p.counterfactual, &limits)?;
+                Ok([range(&original), range(&counterfactual)])
+            })
+            .collect();
+        let mut extremes = Extremes {
+            original: [255, 0],
+            counterfactual: [255, 0],
+        };
+        for found in ranges {
+            match found {
+                Ok([o, c]) => {
+                    extremes.original = join(extremes.original, o);
+                    extremes.counterfactual = join(extremes.counterfactual, c);
+                }
+                Err(_) if settings.skip_bad => {}
+                Err(e) => return Err(RunError::Bad(e.to_string())),
+            }
+        }
+        all.push(extremes);
+        progress("pixel ranges of groups", done + 1, work.groups.len());
+    }
+    Ok(all)
+}
+
+fn range(image: &Image) -> [u8; 2] {
+    image
+        .pixels
+        .iter()
+        .fold([255, 0], |[low, high], &p| [low.min(p), high.max(p)])
+}
+
+fn join(a: [u8; 2], b: [u8; 2]) -> [u8; 2] {
+    [a[0].min(b[0]), a[1].max(b[1])]
+}

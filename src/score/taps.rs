@@ -1,0 +1,67 @@
+//! LPIPS features that are kept for reuse: those of originals, and of the members of a set.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::metrics::lpips::feature_bytes;
+use crate::tensor::Backend;
+
+/// Features of one image, or the key of another group's view of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// An original, with the group whose rescaling applies (published protocol; else 0).
+    Original(usize, usize),
+    /// The counterfactual of a pair.
+    Pair(usize),
+}
+
+/// The taps of one image.
+pub type Taps<B> = Arc<Vec<<B as Backend>::Tensor>>;
+
+/// A cache that forgets what was used longest ago once it holds too many bytes.
+pub struct TapCache<B: Backend> {
+    limit: usize,
+    bytes: usize,
+    clock: u64,
+    kept: HashMap<Key, (u64, usize, Taps<B>)>,
+}
+
+impl<B: Backend> TapCache<B> {
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            bytes: 0,
+            clock: 0,
+            kept: HashMap::new(),
+        }
+    }
+
+    pub fn get(&mut self, key: Key) -> Option<Taps<B>> {
+        self.clock += 1;
+        let entry = self.kept.get_mut(&key)?;
+        entry.0 = self.clock;
+        Some(Arc::clone(&entry.2))
+    }
+
+    pub fn put(&mut self, backend: &B, key: Key, taps: &Taps<B>) {
+        self.clock += 1;
+        let size = feature_bytes(backend, taps);
+        if size > self.limit || self.kept.contains_key(&key) {
+            return;
+        }
+        while self.bytes + size > self.limit {
+            let Some(oldest) = self.kept.iter().min_by_key(|(_, e)| e.0).map(|(k, _)| *k) else {
+                break;
+            };
+            self.forget(oldest);
+        }
+        self.bytes += size;
+        self.kept.insert(key, (self.clock, size, Arc::clone(taps)));
+    }
+
+    pub fn forget(&mut self, key: Key) {
+        if let Some((_, size, _)) = self.kept.remove(&key) {
+            self.bytes -= size;
+        }
+    }
+}
