@@ -31,6 +31,20 @@ impl<B: Backend> InceptionFeatures<B> {
         })
     }
 
+    /// The same with the whole network loaded, for [`InceptionFeatures::predict`].
+    pub fn with_logits(
+        backend: &B,
+        dict: &StateDict,
+        tap: FidTap,
+        resize: Resize,
+    ) -> Result<Self, NetError> {
+        Ok(Self {
+            net: Inception::new(backend, dict, FidTap::F2048)?,
+            tap,
+            resize,
+        })
+    }
+
     pub fn tap(&self) -> FidTap {
         self.tap
     }

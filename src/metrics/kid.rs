@@ -15,7 +15,9 @@ use crate::stats::interval::{
 use crate::stats::random::{Draws, Stream};
 
 use super::error::{MetricError, Result};
-use super::kernel_matrices::{KernelMatrices, Subset, unbiased};
+use super::kernel_matrices::{KernelMatrices, unbiased};
+
+pub use super::kernel_matrices::Subset;
 use super::kernel_sums::{Chosen, PolynomialKernel, cross_sum, within_sum};
 use super::matrix::Matrix;
 

@@ -180,7 +180,8 @@ fn validity_scores(
     let share = |among: &[&PairRecord], test: &dyn Fn(&PairRecord) -> bool| {
         Score::fraction(among.iter().filter(|r| test(r)).count(), among.len())
     };
-    let no_target = "no target class is known; give --target, a manifest, or SOURCE_to_TARGET folders";
+    let no_target =
+        "no target class is known; give --target, a manifest, or SOURCE_to_TARGET folders";
     let no_source = "no source class is known; give --source, a manifest, or a classifier network";
     let or_missing = |among: &[&PairRecord], score: Score, why: &str| {
         if among.is_empty() {
@@ -317,7 +318,10 @@ fn diversity(all: &[&PairRecord], kept: &[&PairRecord], work: &Work) -> Score {
         }
     }
     if means.is_empty() {
-        return Score::missing(0, "no original has two counterfactuals in this group".into());
+        return Score::missing(
+            0,
+            "no original has two counterfactuals in this group".into(),
+        );
     }
     Score::mean(&means)
 }

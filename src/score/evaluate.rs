@@ -11,7 +11,7 @@ use super::work::{Planned, Work};
 use crate::images::{self, Image, ImageError, Limits};
 use crate::metrics::inception_features::InceptionFeatures;
 use crate::metrics::lpips::Lpips;
-use crate::metrics::{MetricError, Matrix, lp, published, validity};
+use crate::metrics::{Matrix, MetricError, lp, published, validity};
 use crate::nets::NetError;
 use crate::tensor::{Array, Backend};
 
@@ -95,9 +95,12 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         let logits = self.inception_logits(&images, classifier.as_ref(), journal)?;
         for (at, decoded) in batch.iter().enumerate() {
             let planned = &self.work.pairs[decoded.pair];
-            let source = planned
-                .source
-                .or_else(|| self.original_class.get(&planned.original).copied().flatten());
+            let source = planned.source.or_else(|| {
+                self.original_class
+                    .get(&planned.original)
+                    .copied()
+                    .flatten()
+            });
             let opinion = |views: &Views| opinion(views.logits.row(at), planned.target, source);
             let needs_difference = [Family::Lp, Family::ElasticNet]
                 .iter()
@@ -149,14 +152,13 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         let embedding = self.settings.fid_features == FidFeatures::Embedding && real_features;
         let unknown_source = self.work.pairs.iter().any(|p| p.source.is_none());
         let views = match &self.models.classifier {
-            Some((name, Judge::Network(net))) if unknown_source || embedding => {
-                Some(net.look(self.backend, &images).map_err(|source| {
-                    EvaluateError::Judge {
+            Some((name, Judge::Network(net))) if unknown_source || embedding => Some(
+                net.look(self.backend, &images)
+                    .map_err(|source| EvaluateError::Judge {
                         judge: name.clone(),
                         source,
-                    }
-                })?)
-            }
+                    })?,
+            ),
             _ => None,
         };
         let classes = match &views {
@@ -279,9 +281,9 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         }
         let logits = match (self.settings.fid_features, &self.models.inception) {
             (FidFeatures::Embedding, _) => views.map(|v| v.logits.clone()),
-            (FidFeatures::Inception(_), Some(net)) if net.has_logits() => Some(
-                self.per_size(images, |x| Ok(net.predict(self.backend, x)?.logits))?,
-            ),
+            (FidFeatures::Inception(_), Some(net)) if net.has_logits() => {
+                Some(self.per_size(images, |x| Ok(net.predict(self.backend, x)?.logits))?)
+            }
             _ => None,
         };
         let Some(logits) = logits else {
@@ -328,7 +330,10 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         }
         let originals = self.original_taps(batch)?;
         let images: Vec<&Image> = batch.iter().map(|d| &d.counterfactual).collect();
-        let groups: Vec<usize> = batch.iter().map(|d| self.work.pairs[d.pair].group).collect();
+        let groups: Vec<usize> = batch
+            .iter()
+            .map(|d| self.work.pairs[d.pair].group)
+            .collect();
         let taps = self.taps_of(&images, &groups, Side::Counterfactual)?;
         let mut distances = Vec::with_capacity(batch.len());
         for (at, decoded) in batch.iter().enumerate() {
@@ -378,7 +383,10 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         taps: &Taps<B>,
     ) -> Result<Vec<f64>, EvaluateError> {
         let mut distances = Vec::new();
-        for earlier in (set..pair).filter(|p| !self.skipped.contains(p)).collect::<Vec<_>>() {
+        for earlier in (set..pair)
+            .filter(|p| !self.skipped.contains(p))
+            .collect::<Vec<_>>()
+        {
             let key = Key::Pair(earlier);
             let other = match self.cache.get(key) {
                 Some(taps) => taps,
@@ -571,7 +579,10 @@ fn mean_probability(oracles: &[Views], at: usize) -> Option<usize> {
     }
     let mut sums = vec![0.0f64; classes];
     for oracle in oracles {
-        for (sum, p) in sums.iter_mut().zip(validity::softmax(oracle.logits.row(at))) {
+        for (sum, p) in sums
+            .iter_mut()
+            .zip(validity::softmax(oracle.logits.row(at)))
+        {
             *sum += p;
         }
     }

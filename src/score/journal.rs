@@ -155,7 +155,8 @@ impl Rows {
         for &row in rows {
             let jump = (row as i64 - at as i64) * bytes.len() as i64;
             file.seek_relative(jump).map_err(io(&self.path, "read"))?;
-            file.read_exact(&mut bytes).map_err(io(&self.path, "read"))?;
+            file.read_exact(&mut bytes)
+                .map_err(io(&self.path, "read"))?;
             values.extend(
                 bytes
                     .as_chunks::<4>()
@@ -358,7 +359,10 @@ mod tests {
         let (mut journal, records) = Journal::open(folder.path(), &plan, widths, true).unwrap();
         assert_eq!(records, [record, skipped(0)]);
         assert_eq!(journal.features.push(&[5.0, 6.0]).unwrap(), 1);
-        assert_eq!(journal.features.read(&[1, 0]).unwrap(), [5.0, 6.0, 1.0, 2.0]);
+        assert_eq!(
+            journal.features.read(&[1, 0]).unwrap(),
+            [5.0, 6.0, 1.0, 2.0]
+        );
     }
 
     #[test]
@@ -372,7 +376,9 @@ mod tests {
         let (mut journal, _) = Journal::open(folder.path(), &plan, widths, false).unwrap();
         journal.append(&[skipped(0)]).unwrap();
         let other = serde_json::json!({"lpips": "vgg"});
-        let error = Journal::open(folder.path(), &other, widths, true).err().unwrap();
+        let error = Journal::open(folder.path(), &other, widths, true)
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("lpips"), "{error}");
     }
 }

@@ -64,7 +64,8 @@ impl<B: Backend + 'static> Network<B> {
             }
         }
         let [logits, embedding] = [0, 1].map(|which| {
-            let pick = |r: &(Vec<f32>, Vec<f32>)| if which == 0 { r.0.clone() } else { r.1.clone() };
+            let pick =
+                |r: &(Vec<f32>, Vec<f32>)| if which == 0 { r.0.clone() } else { r.1.clone() };
             let width = rows.first().map_or(0, |r| pick(r).len());
             Array {
                 shape: vec![rows.len(), width],
@@ -100,7 +101,7 @@ impl<B: Backend + 'static> Network<B> {
         let side = match (&self.preprocessing.crop, &self.preprocessing.resize) {
             (Some([h, w]), _) => [*h, *w],
             (None, Some(resize)) => match resize.size {
-                ResizeTo::Shorter(n) => [n, n],
+                ResizeTo::ShorterSide(n) => [n, n],
                 ResizeTo::Exact(size) => size,
             },
             (None, None) => [224, 224],
@@ -120,14 +121,14 @@ impl<B: Backend + 'static> Network<B> {
 fn prepare(image: &Image, p: &Preprocessing) -> Result<Image, JudgeError> {
     let mut image = image.clone();
     if let Some(resize) = &p.resize {
-        let filter = resize.filter.parse().map_err(JudgeError::Other)?;
+        let filter = resize.filter.parse()?;
         let [height, width] = match resize.size {
             ResizeTo::Exact(size) => size,
             // torchvision: the shorter side becomes n, the other is cut to a whole number.
-            ResizeTo::Shorter(n) if image.width <= image.height => {
+            ResizeTo::ShorterSide(n) if image.width <= image.height => {
                 [n * image.height / image.width.max(1), n]
             }
-            ResizeTo::Shorter(n) => [n, n * image.width / image.height.max(1)],
+            ResizeTo::ShorterSide(n) => [n, n * image.width / image.height.max(1)],
         };
         if [height, width] != [image.height, image.width] {
             image = images::resize(&image, width, height, filter);

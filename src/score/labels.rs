@@ -84,7 +84,8 @@ impl Labels {
             .iter()
             .filter(|n| {
                 let name = n.to_lowercase();
-                text.split_whitespace().any(|w| w.len() > 2 && name.contains(w))
+                text.split_whitespace()
+                    .any(|w| w.len() > 2 && name.contains(w))
             })
             .map(String::as_str)
             .take(5)
@@ -117,9 +118,24 @@ mod tests {
 
     #[test]
     fn unknown_ambiguous_and_out_of_range_classes_are_errors() {
-        assert!(labels().resolve("cat", None).unwrap_err().contains("Egyptian cat"));
-        assert!(labels().resolve("crane", None).unwrap_err().contains("2, 3"));
+        assert!(
+            labels()
+                .resolve("cat", None)
+                .unwrap_err()
+                .contains("Egyptian cat")
+        );
+        assert!(
+            labels()
+                .resolve("crane", None)
+                .unwrap_err()
+                .contains("2, 3")
+        );
         assert!(labels().resolve("4", None).unwrap_err().contains("0 to 3"));
-        assert!(Labels::default().resolve("cat", None).unwrap_err().contains("--labels"));
+        assert!(
+            Labels::default()
+                .resolve("cat", None)
+                .unwrap_err()
+                .contains("--labels")
+        );
     }
 }

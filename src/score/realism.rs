@@ -78,7 +78,7 @@ pub fn scores(
             scores.insert("kid".into(), score);
         }
         if wants(Family::Prdc) {
-            match sets(&r, &f, width).and_then(|(r, f)| prdc_scores(r, f, settings)) {
+            match sets(&r, &f, width).and_then(|(r, f)| prdc_scores(r, f, settings, Rim::Strict)) {
                 Ok(found) => scores.extend(found),
                 Err(e) => scores.extend(
                     ["precision", "recall", "density", "coverage"]
@@ -176,9 +176,7 @@ pub fn kid(real: Matrix<'_>, fake: Matrix<'_>, settings: &Settings) -> Result<Sc
         seed: settings.seed,
     };
     let (interval, note) = kid_bootstrap(real, fake, &kernel, plan)?;
-    Ok(score
-        .with_interval(interval.map(|b| b.centred))
-        .noted(note))
+    Ok(score.with_interval(interval.map(|b| b.centred)).noted(note))
 }
 
 /// Precision, recall, density and coverage.
@@ -186,8 +184,9 @@ pub fn prdc_scores(
     real: Matrix<'_>,
     fake: Matrix<'_>,
     settings: &Settings,
+    rim: Rim,
 ) -> Result<BTreeMap<String, Score>, MetricError> {
-    let found = prdc(real, fake, settings.neighbours, Rim::Strict)?;
+    let found = prdc(real, fake, settings.neighbours, rim)?;
     let share = |value: f64, count: usize, n: usize| {
         Score {
             value: Some(value),

@@ -205,7 +205,15 @@ mod tests {
             skipped: 0,
             originals: 1,
             verdicts: BTreeMap::new(),
-            scores: [("l1".to_string(), Score { value, n: 1, ..Score::default() })].into(),
+            scores: [(
+                "l1".to_string(),
+                Score {
+                    value,
+                    n: 1,
+                    ..Score::default()
+                },
+            )]
+            .into(),
         };
         let summary = Scores::summarise(&[group(Some(1.0)), group(Some(3.0)), group(None)]);
         let l1 = &summary["l1"];

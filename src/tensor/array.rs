@@ -53,4 +53,41 @@ impl Array {
     pub fn reshape(self, shape: impl Into<Vec<usize>>) -> Result<Self, TensorError> {
         Self::new(shape, self.data)
     }
+
+    /// The same values with axes rearranged: axis `k` of the result is axis `order[k]` of `self`; `None` if
+    /// `order` is not a permutation of the axes.
+    pub fn permuted(&self, order: &[usize]) -> Option<Self> {
+        let rank = self.shape.len();
+        let mut seen = vec![false; rank];
+        for &axis in order {
+            if axis >= rank || std::mem::replace(&mut seen[axis], true) {
+                return None;
+            }
+        }
+        if order.len() != rank {
+            return None;
+        }
+        let mut strides = vec![1; rank];
+        for axis in (1..rank).rev() {
+            strides[axis - 1] = strides[axis] * self.shape[axis];
+        }
+        let shape: Vec<usize> = order.iter().map(|&axis| self.shape[axis]).collect();
+        let strides: Vec<usize> = order.iter().map(|&axis| strides[axis]).collect();
+        let mut data = Vec::with_capacity(self.data.len());
+        let mut counter = vec![0; rank];
+        let mut at = 0;
+        while data.len() < self.data.len() {
+            data.push(self.data[at]);
+            for axis in (0..rank).rev() {
+                counter[axis] += 1;
+                at += strides[axis];
+                if counter[axis] < shape[axis] {
+                    break;
+                }
+                at -= strides[axis] * shape[axis];
+                counter[axis] = 0;
+            }
+        }
+        Some(Self { shape, data })
+    }
 }

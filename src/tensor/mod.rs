@@ -22,5 +22,5 @@ pub use spec::{
     Activation, Attention, Conv, Norm, Padding, Pool, PoolKind, QkvLayout, Resize, Shape,
     TensorError,
 };
-pub use state_dict::StateDict;
+pub use state_dict::{StateDict, StateDictError};
 pub use typed::{ArrayError, TypedArray, TypedArrays, Values};

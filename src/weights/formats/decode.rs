@@ -5,7 +5,7 @@
 //! `num_batches_tracked`, which no network computes with and which is rounded.
 
 use super::error::{Result, Source};
-use super::state_dict::Array;
+use crate::tensor::Array;
 use half::{bf16, f16};
 
 /// More axes than any network weight has.

@@ -1,5 +1,6 @@
 //! What can go wrong while reading or writing weights, said so that the reader knows what to do.
 
+use crate::tensor::StateDictError;
 use std::io;
 use thiserror::Error;
 
@@ -40,17 +41,9 @@ pub enum FormatError {
         found: String,
         todo: String,
     },
-    /// A tensor holds NaN or an infinity.
-    #[error(
-        "{file}: tensor `{tensor}`: expected finite numbers, found {value} at index {index:?}. \
-         The weights are unusable: fetch them again or save them before training diverged"
-    )]
-    NotFinite {
-        file: String,
-        tensor: String,
-        index: Vec<usize>,
-        value: f32,
-    },
+    /// Names or numbers of the content are not what they have to be.
+    #[error(transparent)]
+    Content(#[from] StateDictError),
     /// The file asks for more work or memory than any honest file of its size.
     #[error(
         "{file}: refused: {what} (limit {limit}). If the file is trusted, save it again as \

@@ -23,7 +23,6 @@ mod error;
 mod numpy;
 mod pickle;
 mod safetensors;
-mod state_dict;
 mod torch;
 mod torch_legacy;
 mod torch_zip;
@@ -34,8 +33,8 @@ mod zip;
 pub use convert::convert;
 pub use error::FormatError;
 pub use safetensors::write_safetensors;
-pub use state_dict::{Array, StateDict};
 
+use crate::tensor::StateDict;
 use error::{Result, Source};
 use std::path::Path;
 

@@ -7,10 +7,10 @@
 use super::decode::{Budget, DType, View, column_major};
 use super::error::{Result, Source, shorten};
 use super::pickle::parse;
-use super::state_dict::{Array, StateDict};
 use super::values::{Id, Pickle};
 use super::walk::{Leaves, Walk};
 use super::zip::Zip;
+use crate::tensor::{Array, StateDict};
 use std::path::Path;
 
 const RESAVE: &str = "Convert it to a float32 array and save again";
@@ -20,7 +20,7 @@ const RESAVE: &str = "Convert it to a float32 array and save again";
 /// Reads a pickle of nested dictionaries of arrays.
 pub(super) fn read_pickle(bytes: &[u8], file: Source) -> Result<StateDict> {
     let (pickle, _) = parse(bytes, file)?;
-    let mut out = StateDict::new(file.0);
+    let mut out = StateDict::named(file.0);
     let mut leaves = NumpyLeaves {
         file,
         budget: Budget::of(bytes.len() as u64),
@@ -204,20 +204,20 @@ pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 pub(super) fn read_npy(bytes: &[u8], file: Source) -> Result<StateDict> {
     let stem = Path::new(file.0).file_stem().and_then(|stem| stem.to_str());
     let name = stem.unwrap_or("array");
-    let mut out = StateDict::new(file.0);
-    out.insert(name, npy_array(bytes, name, file)?)?;
+    let mut out = StateDict::named(file.0);
+    out.add(name, npy_array(bytes, name, file)?)?;
     Ok(out)
 }
 
 /// Reads all arrays of a `.npz` archive.
 pub(super) fn read_npz(zip: &Zip, file: Source) -> Result<StateDict> {
-    let mut out = StateDict::new(file.0);
+    let mut out = StateDict::named(file.0);
     for entry in zip.names() {
         let Some(name) = entry.strip_suffix(".npy") else {
             continue;
         };
         if let Some(bytes) = zip.read_named(entry)? {
-            out.insert(name, npy_array(&bytes, name, file)?)?;
+            out.add(name, npy_array(&bytes, name, file)?)?;
         }
     }
     Ok(out)

@@ -7,7 +7,7 @@
 
 use super::decode::{Budget, DType, View};
 use super::error::{Result, Source};
-use super::state_dict::StateDict;
+use crate::tensor::StateDict;
 use safetensors::tensor::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub(super) fn read(bytes: &[u8], file: Source) -> Result<StateDict> {
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(broken)?;
     let tensors = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut budget = Budget::of(bytes.len() as u64);
-    let mut out = StateDict::new(file.0);
+    let mut out = StateDict::named(file.0);
     for name in metadata.offset_keys() {
         let view = tensors.tensor(&name).map_err(broken)?;
         let Some(dtype) = dtype_of(view.dtype()) else {
@@ -48,7 +48,7 @@ pub(super) fn read(bytes: &[u8], file: Source) -> Result<StateDict> {
             strides: None,
         }
         .decode(file, &name, &mut budget)?;
-        out.insert(name, array)?;
+        out.add(name, array)?;
     }
     Ok(out)
 }

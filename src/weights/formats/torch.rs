@@ -13,9 +13,9 @@
 
 use super::decode::{Budget, DType, View};
 use super::error::{Result, Source, shorten};
-use super::state_dict::{Array, StateDict};
 use super::values::{Id, Node, Pickle};
 use super::walk::{Leaves, Walk};
+use crate::tensor::{Array, StateDict};
 
 const WRAPPERS: [&str; 5] = ["state_dict", "model", "model_state_dict", "net", "params"];
 const RESAVE: &str = "Load it in PyTorch, convert the tensors to plain dense ones and save again";
@@ -253,7 +253,7 @@ pub(super) fn state_dict<S: Storages>(
             None => break,
         }
     }
-    let mut out = StateDict::new(file.0);
+    let mut out = StateDict::named(file.0);
     let mut walk = Walk {
         pickle,
         file,
@@ -282,9 +282,9 @@ fn strip_module(dict: StateDict) -> Result<StateDict> {
     if !all(&dict) {
         return Ok(dict);
     }
-    let mut out = StateDict::new(dict.source());
+    let mut out = StateDict::named(dict.source());
     for (name, array) in dict.into_pairs() {
-        out.insert(&name[PREFIX.len()..], array)?;
+        out.add(&name[PREFIX.len()..], array)?;
     }
     Ok(out)
 }

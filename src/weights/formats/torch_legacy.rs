@@ -7,9 +7,9 @@
 use super::decode::Budget;
 use super::error::{Result, Source, shorten};
 use super::pickle::parse;
-use super::state_dict::StateDict;
 use super::torch::{Storages, TorchLeaves, state_dict, storage_ref};
 use super::values::{Node, Pickle};
+use crate::tensor::StateDict;
 use std::collections::HashMap;
 
 /// The pickled magic number that every such file begins with.

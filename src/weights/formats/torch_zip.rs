@@ -9,10 +9,10 @@
 use super::decode::Budget;
 use super::error::{Result, Source, shorten};
 use super::pickle::parse;
-use super::state_dict::StateDict;
 use super::torch::{Storages, TorchLeaves, state_dict};
 use super::walk::Walk;
 use super::zip::Zip;
+use crate::tensor::StateDict;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ pub(super) fn read(zip: &Zip, root: &str, file: Source) -> Result<StateDict> {
     };
     // TorchScript
     let (constants, _) = parse(&constants, file)?;
-    let mut out = StateDict::new(file.0);
+    let mut out = StateDict::named(file.0);
     let mut walk = Walk {
         pickle: &pickle,
         file,

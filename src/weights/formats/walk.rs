@@ -5,8 +5,8 @@
 //! bounded, because a small hostile file can describe an endless or astronomically large tree.
 
 use super::error::{Result, Source};
-use super::state_dict::{Array, StateDict};
 use super::values::{Id, Node, Pickle};
+use crate::tensor::{Array, StateDict};
 
 const MAX_DEPTH: usize = 100;
 const MAX_STEPS: usize = 2_000_000;
@@ -51,7 +51,7 @@ impl<'a, L: Leaves<'a>> Walk<'_, 'a, L> {
         }
         if let Some(array) = self.leaves.leaf(pickle, id, name)? {
             let name = if name.is_empty() { "tensor" } else { name };
-            return self.out.insert(name, array);
+            return Ok(self.out.add(name, array)?);
         }
         if let Some(pairs) = pickle.pairs(id) {
             self.spend(pairs.len())?;

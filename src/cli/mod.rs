@@ -1,0 +1,86 @@
+//! One file per command; arguments become a typed plan.
+
+mod conformance;
+mod devices;
+mod metric;
+mod progress;
+mod score;
+mod weights;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Evaluates counterfactual explanations: fast, exactly, with the papers' own protocols.
+#[derive(Parser)]
+#[command(name = "foil", version, about, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Number of CPU threads; results do not depend on it.
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Score a folder of image counterfactuals.
+    Score(Box<score::ScoreArgs>),
+    /// Compute one metric on plain arrays.
+    Metric(Box<metric::MetricArgs>),
+    /// List, check, fetch and import network weights.
+    Weights(weights::WeightsArgs),
+    /// List the devices foil can compute on.
+    Devices(devices::DevicesArgs),
+    /// Prove on golden data that this machine gives the right numbers.
+    Conformance(conformance::ConformanceArgs),
+}
+
+/// The command line was understood but asks for something that makes no sense: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// Runs a command: exit code 0 for success, 1 for failed work, 2 for wrong usage.
+pub fn run(cli: &Cli) -> ExitCode {
+    if let Some(threads) = cli.threads {
+        // Fails only if the pool exists already, which nothing before this makes.
+        let _ = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build_global();
+    }
+    let done = match &cli.command {
+        Command::Score(args) => score::run(args),
+        Command::Metric(args) => metric::run(args).map(|()| true),
+        Command::Weights(args) => weights::run(args).map(|()| true),
+        Command::Devices(args) => devices::run(args).map(|()| true),
+        Command::Conformance(args) => conformance::run(args),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// The reader of our output went away (`foil … | head`): not a failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Prints to standard output without panicking when it is closed.
+fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,439 @@
+//! `foil score`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use super::progress::Bar;
+use super::{UsageError, print};
+use crate::images::{self, Pairing};
+use crate::metrics::lpips::LpipsNet;
+use crate::report;
+use crate::score::{
+    self, FidFeatures, Inputs, JudgeSource, Labels, NamedJudge, Outcome, Place, Protocol,
+    ScoreError, Selection, Settings, journal::Journal, write_atomically,
+};
+use crate::tensor::cpu::Cpu;
+use crate::tensor::{Device, Resize};
+use crate::weights::Registry;
+
+/// Scores pairs of originals and counterfactuals.
+#[derive(Args)]
+pub struct ScoreArgs {
+    /// Folder of original images.
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "counterfactuals",
+        conflicts_with = "manifest",
+        required_unless_present = "manifest"
+    )]
+    originals: Option<PathBuf>,
+    /// Folder of counterfactuals: same relative paths as the originals; a folder named like an original holds a set.
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "originals",
+        conflicts_with = "manifest"
+    )]
+    counterfactuals: Option<PathBuf>,
+    /// CSV or JSONL with columns original, counterfactual and optionally source, target, group, method.
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+
+    /// The classifier to explain: a name of `foil weights list`, or a model card (TOML).
+    #[arg(long, value_name = "CARD")]
+    classifier: Option<String>,
+    /// An oracle; may be given several times.
+    #[arg(long, value_name = "CARD")]
+    oracle: Vec<String>,
+    /// Logits computed elsewhere, [n, classes] in the order of --dry-run: `classifier=FILE`, or an oracle's name.
+    #[arg(long, value_name = "NAME=FILE")]
+    logits: Vec<String>,
+    /// Class of the originals (name or number), where the pairs do not say it.
+    #[arg(long, value_name = "LABEL")]
+    source: Option<String>,
+    /// Class the counterfactuals should have.
+    #[arg(long, value_name = "LABEL")]
+    target: Option<String>,
+    /// Class names: one per line, or a JSON array. Default: those of the classifier's card.
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+
+    /// Comma-separated metrics or families: validity, lp, elastic_net, lpips, diversity, fid, kid,
+    /// inception_score, prdc, all. Default: all but the last three.
+    #[arg(long, value_name = "LIST", value_parser = Selection::parse)]
+    metrics: Option<Selection>,
+    /// Backbone of LPIPS: alex, vgg or squeeze.
+    #[arg(long, value_name = "NET", default_value = "alex")]
+    lpips: LpipsNet,
+    /// Features of FID, KID and precision/recall: 64, 192, 768, 2048 or embedding (of the classifier).
+    #[arg(long, value_name = "N", default_value = "64")]
+    fid_features: FidFeatures,
+    /// How images come to 299x299 before FID.
+    #[arg(long, value_enum, default_value_t = ResizeArg::Tf1)]
+    fid_resize: ResizeArg,
+    /// Real images for FID and its kin instead of the originals; a subfolder named like a target or group is used for it.
+    #[arg(long, value_name = "DIR")]
+    reference: Option<PathBuf>,
+    /// `exact`: as the paper defines; `published`: as the study's code computed.
+    #[arg(long, value_enum, default_value_t = ProtocolArg::Exact)]
+    protocol: ProtocolArg,
+    /// Leave counterfactuals that the classifier does not call the target out of closeness, diversity and realism.
+    #[arg(long)]
+    reject_invalid: bool,
+    /// Pixel range in which L1, L1.5, L2 and elastic net are measured.
+    #[arg(long, value_name = "LO,HI", default_value = "-1,1", allow_hyphen_values = true, value_parser = parse_range)]
+    range: [f64; 2],
+    /// Neighbours of precision/recall/density/coverage.
+    #[arg(long, value_name = "K", default_value_t = 5)]
+    neighbours: usize,
+    /// Bootstrap replicates of FID and KID intervals; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    bootstrap: usize,
+
+    /// Device: auto, cpu, wgpu[:i], cuda[:i].
+    #[arg(long, value_name = "D", default_value = "auto")]
+    device: Device,
+    /// Pairs computed together; results do not depend on it.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: u32,
+    /// Seed of subsets and bootstrap.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Largest image that is read, in pixels.
+    #[arg(long, value_name = "N")]
+    max_pixels: Option<u64>,
+
+    /// Folder for scores.json, pairs.csv and the journal of partial results.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Continue an interrupted run in --out.
+    #[arg(long, requires = "out")]
+    resume: bool,
+    /// Write a heat map of LPIPS for each pair to OUT/maps.
+    #[arg(long, requires = "out")]
+    maps: bool,
+    /// Skip and count images that cannot be read or paired in size, instead of stopping.
+    #[arg(long)]
+    skip_bad: bool,
+    /// List the pairs that would be scored as CSV, and stop.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print scores.json on standard output instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// No progress and no notes on standard error.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ResizeArg {
+    Tf1,
+    Halfpixel,
+    Antialias,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ProtocolArg {
+    Exact,
+    Published,
+}
+
+pub(super) fn parse_range(text: &str) -> Result<[f64; 2], String> {
+    let parsed = text
+        .split_once(',')
+        .and_then(|(low, high)| Some([low.trim().parse().ok()?, high.trim().parse().ok()?]));
+    match parsed {
+        Some([low, high]) if low < high && f64::is_finite(low) && f64::is_finite(high) => {
+            Ok([low, high])
+        }
+        _ => Err("expected two numbers LO,HI with LO < HI, such as 0,1".into()),
+    }
+}
+
+impl ScoreArgs {
+    fn settings(&self) -> Settings {
+        let defaults = Settings::default();
+        Settings {
+            selection: self.metrics.clone().unwrap_or(defaults.selection),
+            lpips: self.lpips,
+            fid_features: self.fid_features,
+            fid_resize: match self.fid_resize {
+                ResizeArg::Tf1 => Resize::Tf1,
+                ResizeArg::Halfpixel => Resize::HalfPixel,
+                ResizeArg::Antialias => Resize::Antialias,
+            },
+            protocol: match self.protocol {
+                ProtocolArg::Exact => Protocol::Exact,
+                ProtocolArg::Published => Protocol::Published,
+            },
+            reject_invalid: self.reject_invalid,
+            range: self.range,
+            seed: self.seed,
+            bootstrap: self.bootstrap,
+            neighbours: self.neighbours,
+            skip_bad: self.skip_bad,
+            maps: self.maps,
+            max_pixels: self.max_pixels.unwrap_or(defaults.max_pixels),
+            batch: self.batch as usize,
+            ..defaults
+        }
+    }
+
+    fn pairing(&self) -> anyhow::Result<Pairing> {
+        let mut pairing = match (&self.manifest, &self.originals, &self.counterfactuals) {
+            (Some(manifest), _, _) => images::read_manifest(manifest)?,
+            (None, Some(originals), Some(counterfactuals)) => {
+                images::pair_folders(originals, counterfactuals)?
+            }
+            _ => {
+                let why = "give --originals DIR and --counterfactuals DIR, or --manifest FILE";
+                return Err(UsageError(why.into()).into());
+            }
+        };
+        score::order(&mut pairing);
+        Ok(pairing)
+    }
+
+    /// Classifier, oracles and the class names they share.
+    fn judges(
+        &self,
+        registry: &Registry,
+        pairing: &Pairing,
+    ) -> anyhow::Result<(Option<NamedJudge>, Vec<NamedJudge>, Labels)> {
+        let mut labels = Labels::default();
+        let mut network = |name: &str, keep_labels: bool| -> anyhow::Result<NamedJudge> {
+            let card = registry.card(name)?;
+            let loaded = registry.load(&card)?;
+            if keep_labels {
+                labels = Labels::new(card.labels.clone());
+            }
+            Ok(NamedJudge {
+                name: card.name.clone(),
+                source: JudgeSource::Network {
+                    card: Box::new(card),
+                    loaded: Box::new(loaded),
+                },
+            })
+        };
+        let mut classifier = match &self.classifier {
+            Some(name) => Some(network(name, true).context("--classifier")?),
+            None => None,
+        };
+        let mut oracles = Vec::new();
+        for name in &self.oracle {
+            oracles.push(network(name, false).context("--oracle")?);
+        }
+        for given in &self.logits {
+            let Some((name, file)) = given
+                .split_once('=')
+                .filter(|(n, f)| !n.is_empty() && !f.is_empty())
+            else {
+                let why = format!("--logits {given:?}: expected NAME=FILE");
+                return Err(UsageError(why).into());
+            };
+            let file = PathBuf::from(file);
+            let logits = score::logits::read(&file, &pairing.pairs)
+                .map_err(|e| anyhow::anyhow!("--logits {name}: {e}"))?;
+            let judge = NamedJudge {
+                name: name.into(),
+                source: JudgeSource::Logits {
+                    logits,
+                    sha256: crate::weights::sha256(&std::fs::read(&file)?),
+                },
+            };
+            if name != "classifier" {
+                oracles.push(judge);
+            } else if classifier.is_none() {
+                classifier = Some(judge);
+            } else {
+                let why =
+                    "give the classifier either as --classifier or as --logits classifier=FILE";
+                return Err(UsageError(why.into()).into());
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        if let Some(twice) = oracles.iter().find(|o| !seen.insert(o.name.clone())) {
+            return Err(UsageError(format!("the oracle {:?} is given twice", twice.name)).into());
+        }
+        if let Some(file) = &self.labels {
+            labels = Labels::read(file).map_err(|e| anyhow::anyhow!("--labels: {e}"))?;
+        }
+        Ok((classifier, oracles, labels))
+    }
+}
+
+/// Runs the command; false if a score that was asked for could not be computed.
+pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
+    let (device, why) = args
+        .device
+        .resolve()
+        .map_err(|e| UsageError(e.to_string()))?;
+    let pairing = args.pairing()?;
+    if args.dry_run {
+        return print_pairs(&pairing).map(|()| true);
+    }
+    if !args.quiet {
+        say_unpaired(&pairing);
+        eprintln!("{} pairs on {device} ({why})", pairing.pairs.len());
+    }
+    let registry = Registry::open()?;
+    let (classifier, oracles, labels) = args.judges(&registry, &pairing)?;
+    let settings = args.settings();
+    let inputs = Inputs {
+        pairing,
+        classifier,
+        oracles,
+        labels,
+        source: args.source.clone(),
+        target: args.target.clone(),
+        reference: args.reference.clone(),
+    };
+    let temporary;
+    let journal = match &args.out {
+        Some(out) => {
+            let journal = out.join("journal");
+            let finished = out.join("scores.json").exists();
+            if Journal::exists(&journal) && !finished && !args.resume {
+                return Err(score::JournalError::Unfinished { path: journal }.into());
+            }
+            if !args.resume && finished {
+                // A new run replaces the old results; until it ends there are none.
+                std::fs::remove_file(out.join("scores.json"))
+                    .with_context(|| format!("{}: cannot replace", out.display()))?;
+            }
+            journal
+        }
+        None => {
+            temporary = tempfile::tempdir().context("cannot make a temporary folder")?;
+            temporary.path().to_path_buf()
+        }
+    };
+    let maps = args
+        .out
+        .as_ref()
+        .filter(|_| args.maps)
+        .map(|o| o.join("maps"));
+    let mut bar = Bar::new(args.quiet);
+    let place = Place {
+        journal: &journal,
+        resume: args.resume,
+        maps: maps.as_deref(),
+    };
+    let outcome = score::score(
+        &Cpu,
+        &registry,
+        inputs,
+        &settings,
+        place,
+        &mut |what, done, total| {
+            bar.update(what, done, total);
+        },
+    );
+    bar.finish();
+    let outcome = outcome.map_err(|error| match error {
+        ScoreError::Usage(why) => UsageError(why).into(),
+        other => anyhow::Error::from(other),
+    })?;
+    write_results(args, &outcome)?;
+    if args.json {
+        print(&report::json::scores(&outcome.scores))?;
+    } else {
+        print(&report::table::scores(&outcome.scores))?;
+    }
+    Ok(report_missing(&outcome, settings.selection.explicit))
+}
+
+fn write_results(args: &ScoreArgs, outcome: &Outcome) -> anyhow::Result<()> {
+    let Some(out) = &args.out else {
+        return Ok(());
+    };
+    let rows = report::csv::pairs(&outcome.pairs, &outcome.oracles, outcome.lpips_layers)?;
+    for (name, bytes) in [
+        ("pairs.csv", rows),
+        (
+            "scores.json",
+            report::json::scores(&outcome.scores).into_bytes(),
+        ),
+    ] {
+        let path = out.join(name);
+        write_atomically(&path, &bytes)
+            .with_context(|| format!("{}: cannot write", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Says which scores have no value; true unless one of them was asked for.
+fn report_missing(outcome: &Outcome, explicit: bool) -> bool {
+    let mut complete = true;
+    for group in &outcome.scores.groups {
+        for (name, score) in &group.scores {
+            if score.value.is_none() && explicit {
+                let why = score.note.as_deref().unwrap_or("no value");
+                eprintln!("error: group {}: {name}: {why}", group.name);
+                complete = false;
+            }
+        }
+    }
+    complete
+}
+
+fn say_unpaired(pairing: &Pairing) {
+    const SHOWN: usize = 10;
+    for (what, files) in [
+        (
+            "originals without a counterfactual",
+            &pairing.unpaired_originals,
+        ),
+        (
+            "counterfactuals without an original",
+            &pairing.unpaired_counterfactuals,
+        ),
+    ] {
+        if files.is_empty() {
+            continue;
+        }
+        eprintln!("{} {what}:", files.len());
+        for file in files.iter().take(SHOWN) {
+            eprintln!("  {}", file.display());
+        }
+        if files.len() > SHOWN {
+            eprintln!(
+                "  … and {} more (all are listed in scores.json)",
+                files.len() - SHOWN
+            );
+        }
+    }
+}
+
+fn print_pairs(pairing: &Pairing) -> anyhow::Result<()> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record([
+        "index",
+        "name",
+        "original",
+        "counterfactual",
+        "source",
+        "target",
+        "group",
+        "method",
+    ])?;
+    for (i, p) in pairing.pairs.iter().enumerate() {
+        let text = |v: &Option<String>| v.clone().unwrap_or_default();
+        writer.write_record([
+            i.to_string(),
+            p.name.clone(),
+            p.original.display().to_string(),
+            p.counterfactual.display().to_string(),
+            text(&p.source),
+            text(&p.target),
+            p.group.clone(),
+            text(&p.method),
+        ])?;
+    }
+    let bytes = writer.into_inner()?;
+    print(&String::from_utf8_lossy(&bytes))
+}

@@ -1,0 +1,252 @@
+//! The printed table: metrics down, groups across, the mean ± std over groups last, as in the papers.
+
+use std::fmt::Write;
+
+use crate::score::{Score, Scores};
+
+/// Most groups that get a column each; with more only the summary is printed.
+const COLUMNS: usize = 5;
+
+/// Full name and direction of each score, in the order of the paper's table.
+const LEGEND: [(&str, &str, &str); 19] = [
+    (
+        "target_accuracy",
+        "TA ↑",
+        "target accuracy: the classifier says target",
+    ),
+    (
+        "original_accuracy",
+        "OA ↓",
+        "original accuracy: it still says source",
+    ),
+    ("neither", "neither", "neither of the two"),
+    (
+        "target_confidence",
+        "conf. target ↑",
+        "mean probability of the target",
+    ),
+    (
+        "original_confidence",
+        "conf. source ↓",
+        "mean probability of the source",
+    ),
+    (
+        "oracle_score",
+        "OS",
+        "oracle score: an oracle agrees with the classifier",
+    ),
+    (
+        "oracle_target_accuracy",
+        "OTA",
+        "oracle target accuracy: an oracle says target",
+    ),
+    (
+        "committee_target_accuracy",
+        "CTA",
+        "committee target accuracy: the oracles together say target",
+    ),
+    ("l1", "D1 ↓", "mean L1 distance"),
+    ("l1_5", "D1.5 ↓", "mean L1.5 distance"),
+    ("l2", "D2 ↓", "mean L2 distance"),
+    ("elastic_net", "EN ↓", "elastic net"),
+    ("lpips", "LPIPS ↓", "perceptual distance"),
+    (
+        "lpips_diversity",
+        "diversity ↑",
+        "mean LPIPS within a set of counterfactuals",
+    ),
+    ("fid", "FID ↓", "Fréchet Inception distance"),
+    ("kid", "KID ↓", "kernel Inception distance"),
+    ("inception_score", "IS ↑", "Inception score"),
+    (
+        "precision",
+        "precision ↑",
+        "and recall, density, coverage of features",
+    ),
+    ("recall", "recall ↑", ""),
+];
+
+/// The table of a run with legend and notes.
+pub fn scores(scores: &Scores) -> String {
+    let names = ordered_names(scores);
+    let many = scores.groups.len() > COLUMNS;
+    let mut header = vec![String::new()];
+    if !many {
+        header.extend(scores.groups.iter().map(group_title));
+    }
+    if scores.groups.len() > 1 {
+        header.push(format!("mean ± std over {} groups", scores.groups.len()));
+    }
+    let mut rows = vec![header];
+    for name in &names {
+        let mut row = vec![title(name)];
+        if !many {
+            let cell = |g: &crate::score::Group| g.scores.get(name).map_or(String::new(), cell);
+            row.extend(scores.groups.iter().map(cell));
+        }
+        if scores.groups.len() > 1 {
+            row.push(scores.summary.get(name).map_or("–".into(), |s| {
+                format!("{} ± {}", number(s.mean), number(s.std))
+            }));
+        }
+        rows.push(row);
+    }
+    let mut text = aligned(&rows);
+    let verdicts = verdict_line(scores);
+    if !verdicts.is_empty() {
+        let _ = writeln!(text, "\nverdicts: {verdicts}");
+    }
+    let _ = writeln!(text, "\n{}", legend(&names, scores));
+    for note in notes(scores) {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn group_title(group: &crate::score::Group) -> String {
+    let method = group.method.as_ref().map(|m| format!("{m}: "));
+    format!(
+        "{}{} (n={})",
+        method.unwrap_or_default(),
+        group.name,
+        group.pairs
+    )
+}
+
+fn base(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
+}
+
+fn ordered_names(scores: &Scores) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for group in &scores.groups {
+        for name in group.scores.keys() {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    let rank = |name: &str| {
+        LEGEND
+            .iter()
+            .position(|(n, _, _)| *n == base(name))
+            .unwrap_or(LEGEND.len())
+    };
+    names.sort_by_key(|name| (rank(name), name.clone()));
+    names
+}
+
+fn title(name: &str) -> String {
+    let short = LEGEND.iter().find(|(n, _, _)| *n == base(name));
+    let short = short.map_or(name, |(_, short, _)| short);
+    match name.split_once('/') {
+        Some((_, which)) => format!("{short} {which} ↑"),
+        None => short.to_string(),
+    }
+}
+
+fn cell(score: &Score) -> String {
+    match (score.value, score.ci95) {
+        (None, _) => "–".into(),
+        (Some(v), None) => number(v),
+        (Some(v), Some([low, high])) => {
+            format!("{} [{}, {}]", number(v), number(low), number(high))
+        }
+    }
+}
+
+/// Four significant digits, without an exponent where people would not write one.
+fn number(v: f64) -> String {
+    let size = v.abs();
+    if size == 0.0 {
+        "0".into()
+    } else if size >= 1000.0 {
+        format!("{v:.0}")
+    } else if size >= 1.0 {
+        format!("{v:.2}")
+    } else if size >= 0.001 {
+        format!("{v:.4}")
+    } else {
+        format!("{v:.2e}")
+    }
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|c| {
+            let cells = rows.iter().filter_map(|r| r.get(c));
+            cells.map(|t| t.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (c, cell) in row.iter().enumerate() {
+            let pad = widths[c] - cell.chars().count();
+            if c == 0 {
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', pad));
+            } else {
+                line.push_str("  ");
+                line.extend(std::iter::repeat_n(' ', pad));
+                line.push_str(cell);
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn verdict_line(scores: &Scores) -> String {
+    let mut counts: std::collections::BTreeMap<&str, usize> = Default::default();
+    for group in &scores.groups {
+        for (verdict, n) in &group.verdicts {
+            *counts.entry(verdict).or_default() += n;
+        }
+    }
+    let parts: Vec<String> = counts.iter().map(|(v, n)| format!("{n} {v}")).collect();
+    parts.join(", ")
+}
+
+fn legend(names: &[String], scores: &Scores) -> String {
+    let parts: Vec<String> = LEGEND
+        .iter()
+        .filter(|(n, _, why)| !why.is_empty() && names.iter().any(|name| base(name) == *n))
+        .map(|(_, short, why)| format!("{} {why}", short.trim_end_matches([' ', '↑', '↓'])))
+        .collect();
+    format!(
+        "{}. Brackets: 95 % interval. ± is the population std (ddof {}). Protocol: {}.",
+        parts.join("; "),
+        scores.summary_ddof,
+        scores.protocol
+    )
+}
+
+/// Notes of the run, then those of single scores, each once.
+fn notes(scores: &Scores) -> Vec<String> {
+    let mut notes = scores.notes.clone();
+    for group in &scores.groups {
+        for (name, score) in &group.scores {
+            if let Some(note) = &score.note {
+                let line = format!("{name}: {note}");
+                if !notes.contains(&line) {
+                    notes.push(line);
+                }
+            }
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_at_every_size() {
+        let printed = [0.0, 1234567.8, 12.345, 0.012345, 1.2e-7].map(number);
+        assert_eq!(printed, ["0", "1234568", "12.35", "0.0123", "1.20e-7"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! What every score of a run was computed with, and the plan a journal belongs to.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::scores::{Fingerprint, Group};
+use super::settings::{FidFeatures, Settings};
+use super::work::Work;
+use super::{JudgeSource, NamedJudge};
+
+/// Collects fingerprints while the networks of a run are loaded.
+pub struct Fingerprints {
+    found: BTreeMap<String, Fingerprint>,
+    protocol: String,
+}
+
+impl Fingerprints {
+    pub fn new(settings: &Settings) -> Self {
+        let mut new = Self {
+            found: BTreeMap::new(),
+            protocol: settings.protocol.name().into(),
+        };
+        for name in ["l1", "l1_5", "l2", "elastic_net"] {
+            new.put(name, |f| f.range = Some(settings.range));
+        }
+        new
+    }
+
+    fn put(&mut self, metric: &str, fill: impl FnOnce(&mut Fingerprint)) {
+        let mut fingerprint = Fingerprint {
+            metric: metric.into(),
+            protocol: self.protocol.clone(),
+            network: None,
+            weights_sha256: None,
+            preprocessing: None,
+            range: None,
+            foil: env!("CARGO_PKG_VERSION").into(),
+        };
+        fill(&mut fingerprint);
+        self.found.insert(metric.into(), fingerprint);
+    }
+
+    pub fn judge(&mut self, role: &str, judge: &NamedJudge) {
+        self.put(role, |f| match &judge.source {
+            JudgeSource::Network { card, loaded } => {
+                f.network = Some(card.architecture.name().into());
+                f.weights_sha256 = Some(loaded.sha256.clone());
+                f.preprocessing = serde_json::to_string(&card.preprocessing).ok();
+            }
+            JudgeSource::Logits { sha256, .. } => {
+                f.network = Some("logits given by the user".into());
+                f.weights_sha256 = Some(sha256.clone());
+            }
+        });
+    }
+
+    pub fn lpips(&mut self, settings: &Settings, sha256: &str) {
+        for metric in ["lpips", "lpips_diversity"] {
+            self.put(metric, |f| {
+                f.network = Some(format!("lpips v0.1 {}", settings.lpips.name()));
+                f.weights_sha256 = Some(sha256.into());
+                f.range = Some([-1.0, 1.0]);
+            });
+        }
+    }
+
+    pub fn inception(&mut self, settings: &Settings, size: usize, sha256: &str) {
+        for metric in [
+            "fid",
+            "kid",
+            "precision",
+            "recall",
+            "density",
+            "coverage",
+            "inception_score",
+        ] {
+            self.put(metric, |f| {
+                f.network = Some(format!("inception_v3_fid, {size} features"));
+                f.weights_sha256 = Some(sha256.into());
+                f.preprocessing = Some(format!("resize to 299x299: {}", settings.resize_name()));
+            });
+        }
+    }
+
+    /// What a journal must have been made with to be continued. Batch size and threads are not part of it.
+    pub fn plan(&self, work: &Work, settings: &Settings) -> Value {
+        let mut pairs = Sha256::new();
+        for p in &work.pairs {
+            for part in [
+                p.pair.name.as_str(),
+                &p.pair.original.to_string_lossy(),
+                &p.pair.counterfactual.to_string_lossy(),
+                &p.pair.group,
+                p.pair.method.as_deref().unwrap_or_default(),
+            ] {
+                pairs.update(part.as_bytes());
+                pairs.update([0]);
+            }
+            pairs.update(format!("{:?}{:?}", p.source, p.target));
+        }
+        for reference in &work.references {
+            pairs.update(reference.to_string_lossy().as_bytes());
+            pairs.update([0]);
+        }
+        json!({
+            "foil": env!("CARGO_PKG_VERSION"),
+            "pairs": work.pairs.len(),
+            "files": hex(&pairs.finalize()),
+            "protocol": self.protocol,
+            "metrics": settings.selection.families,
+            "lpips": settings.lpips.name(),
+            "fid_features": match settings.fid_features {
+                FidFeatures::Inception(n) => json!(n),
+                FidFeatures::Embedding => json!("embedding"),
+            },
+            "fid_resize": settings.resize_name(),
+            "skip_bad": settings.skip_bad,
+            "networks": self.found,
+        })
+    }
+
+    /// The fingerprints of the judges and of the scores that the groups hold.
+    pub fn finish(mut self, groups: &[Group]) -> BTreeMap<String, Fingerprint> {
+        self.found.retain(|name, _| {
+            let judge = name == "classifier" || name.starts_with("oracle/");
+            judge || groups.iter().any(|g| g.scores.contains_key(name))
+        });
+        self.found
+    }
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

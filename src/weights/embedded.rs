@@ -1,0 +1,35 @@
+//! The weights inside the program: small pieces of published networks, see `weights/NOTICE.md`.
+
+macro_rules! shipped {
+    ($($file:literal),* $(,)?) => {
+        /// File name and content of everything that ships.
+        pub(super) static FILES: &[(&str, &[u8])] = &[
+            $(($file, include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/weights/", $file)))),*
+        ];
+    };
+}
+
+shipped! {
+    "alexnet_features_f16.safetensors",
+    "imagenet1k_labels.json",
+    "inception_fid_stem.safetensors",
+    "lpips_heads_v0.1.safetensors",
+    "squeezenet1_1_caffe_f16.safetensors",
+}
+
+/// The cards that ship with the program.
+pub(super) static REGISTRY: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/weights/registry.toml"
+));
+
+pub(super) const LABELS: &str = "imagenet1k_labels.json";
+pub(super) const HEADS: &str = "lpips_heads_v0.1.safetensors";
+
+/// The content of a shipped file.
+pub(super) fn bytes(file: &str) -> Option<&'static [u8]> {
+    FILES
+        .iter()
+        .find(|(name, _)| *name == file)
+        .map(|(_, bytes)| *bytes)
+}
