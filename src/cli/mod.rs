@@ -5,7 +5,7 @@ mod devices;
 mod metric;
 mod progress;
 mod score;
-mod weights;
+pub mod weights;
 
 use std::process::ExitCode;
 

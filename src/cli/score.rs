@@ -11,7 +11,7 @@ use crate::images::{self, Pairing};
 use crate::metrics::lpips::LpipsNet;
 use crate::report;
 use crate::score::{
-    self, FidFeatures, Inputs, JudgeSource, Labels, NamedJudge, Outcome, Place, Protocol,
+    self, Family, FidFeatures, Inputs, JudgeSource, Labels, NamedJudge, Outcome, Place, Protocol,
     ScoreError, Selection, Settings, journal::Journal, write_atomically,
 };
 use crate::tensor::cpu::Cpu;
@@ -366,14 +366,20 @@ fn write_results(args: &ScoreArgs, outcome: &Outcome) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says which scores have no value; true unless one of them was asked for.
+/// Says which metrics that were asked for have no value at all; true if there are none.
 fn report_missing(outcome: &Outcome, explicit: bool) -> bool {
     let mut complete = true;
     for group in &outcome.scores.groups {
-        for (name, score) in &group.scores {
-            if score.value.is_none() && explicit {
-                let why = score.note.as_deref().unwrap_or("no value");
-                eprintln!("error: group {}: {name}: {why}", group.name);
+        for family in Family::ALL {
+            let all: Vec<_> = group
+                .scores
+                .iter()
+                .filter(|(name, _)| Family::of(name) == Some(family))
+                .collect();
+            let missing = !all.is_empty() && all.iter().all(|(_, s)| s.value.is_none());
+            if explicit && missing {
+                let why = all[0].1.note.as_deref().unwrap_or("no value");
+                eprintln!("error: group {}: {}: {why}", group.name, family.name());
                 complete = false;
             }
         }

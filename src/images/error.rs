@@ -178,7 +178,11 @@ pub enum ImageError {
         counterfactual_names: String,
     },
     /// A manifest that cannot be read.
-    #[error("{}: expected a readable manifest (CSV or JSONL), found: {source}: check the path and its permissions", path.display())]
+    #[error(
+        "{}: expected a readable manifest (CSV or JSONL), found: {source}: check the path and its \
+         permissions",
+        path.display()
+    )]
     UnreadableManifest {
         /// The manifest.
         path: PathBuf,
@@ -186,14 +190,12 @@ pub enum ImageError {
         source: io::Error,
     },
     /// A manifest whose content is wrong.
-    #[error("{}{}: expected {expected}, found {found}: {advice}", path.display(), place(*line, column.as_deref()))]
+    #[error("{}{place}: expected {expected}, found {found}: {advice}", path.display())]
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// The line, from 1.
-        line: Option<u64>,
-        /// The column.
-        column: Option<String>,
+        /// Line (from 1) and column, each after a comma, as far as they are known.
+        place: String,
         /// What should be there.
         expected: String,
         /// What is there.
@@ -201,11 +203,4 @@ pub enum ImageError {
         /// What to do.
         advice: &'static str,
     },
-}
-
-/// Line and column of a manifest, as far as they are known.
-fn place(line: Option<u64>, column: Option<&str>) -> String {
-    let line = line.map(|line| format!(", line {line}"));
-    let column = column.map(|column| format!(", column {column}"));
-    line.unwrap_or_default() + &column.unwrap_or_default()
 }

@@ -40,7 +40,7 @@ pub use error::ImageError;
 pub use files::list_images;
 pub use manifest::read_manifest;
 pub use pairs::{Pair, Pairing, pair_folders};
-pub use resize::{Filter, center_crop, resize};
+pub use resize::{Filter, Order, center_crop, resize, resize_in_order};
 
 use fault::Fault;
 use format::Format;

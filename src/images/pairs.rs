@@ -58,16 +58,10 @@ pub fn group_name(source: &str, target: &str) -> String {
 
 /// Sorts pairs by group, original and counterfactual.
 pub fn sort(pairs: &mut [Pair]) {
-    pairs.sort_by(|a, b| {
-        let key = |pair: &Pair| {
-            (
-                pair.group.clone(),
-                pair.original.clone(),
-                pair.counterfactual.clone(),
-            )
-        };
-        key(a).cmp(&key(b))
-    });
+    fn key(pair: &Pair) -> (&str, &Path, &Path) {
+        (&pair.group, &pair.original, &pair.counterfactual)
+    }
+    pairs.sort_by(|a, b| key(a).cmp(&key(b)));
 }
 
 /// Pairs the images of two folders by their relative paths.

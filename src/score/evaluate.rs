@@ -21,7 +21,10 @@ pub enum EvaluateError {
     #[error(transparent)]
     Net(#[from] NetError),
     #[error("{judge}: {source}")]
-    Judge { judge: String, source: JudgeError },
+    Judge {
+        judge: String,
+        source: Box<JudgeError>,
+    },
     #[error(transparent)]
     Metric(#[from] MetricError),
     #[error(transparent)]
@@ -156,7 +159,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                 net.look(self.backend, &images)
                     .map_err(|source| EvaluateError::Judge {
                         judge: name.clone(),
-                        source,
+                        source: Box::new(source),
                     })?,
             ),
             _ => None,
@@ -194,7 +197,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                 net.look(self.backend, &pixels)
                     .map_err(|source| EvaluateError::Judge {
                         judge: name.clone(),
-                        source,
+                        source: Box::new(source),
                     })?,
             ),
             _ => None,
@@ -222,7 +225,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                 net.look(self.backend, images)
                     .map_err(|source| EvaluateError::Judge {
                         judge: name.clone(),
-                        source,
+                        source: Box::new(source),
                     })
             }
             Judge::Logits(all) => Ok(Views {
@@ -341,7 +344,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
             let distance = self.distance(&originals[at], &taps[at])?;
             let diverse = self.settings.selection.has(Family::Diversity);
             let to_earlier = if diverse && self.in_set(planned, decoded.pair) {
-                self.to_earlier(planned.set, decoded.pair, &taps[at])?
+                self.distances_to_earlier(planned.set, decoded.pair, &taps[at])?
             } else {
                 Vec::new()
             };
@@ -376,7 +379,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
     }
 
     /// Distances to the earlier members of a set; features that are not kept any more are computed again.
-    fn to_earlier(
+    fn distances_to_earlier(
         &mut self,
         set: usize,
         pair: usize,

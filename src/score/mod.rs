@@ -81,7 +81,10 @@ pub enum ScoreError {
     #[error("{network}: {source}")]
     Net { network: String, source: NetError },
     #[error("{network}: {source}")]
-    Judge { network: String, source: JudgeError },
+    Judge {
+        network: String,
+        source: Box<JudgeError>,
+    },
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
@@ -371,7 +374,7 @@ fn judge_widths<B: Backend + 'static>(
         Judge::Logits(logits) => Ok([logits.shape[1], 0]),
         Judge::Network(net) => net.widths(backend).map_err(|source| ScoreError::Judge {
             network: name.into(),
-            source,
+            source: Box::new(source),
         }),
     }
 }

@@ -49,6 +49,12 @@ impl Family {
         }
     }
 
+    /// The family a score (by its name in `scores.json`) belongs to.
+    pub fn of(score: &str) -> Option<Self> {
+        let base = score.split('/').next().unwrap_or(score);
+        NAMES.iter().find(|(n, _)| *n == base).map(|(_, f)| *f)
+    }
+
     /// Needs features of the two sets of images.
     pub fn is_realism(self) -> bool {
         matches!(

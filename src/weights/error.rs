@@ -56,7 +56,7 @@ pub enum WeightsError {
         file: String,
         name: String,
         architecture: String,
-        source: NetError,
+        source: Box<NetError>,
     },
     #[error("{file}: does not fit {name}: expected {expected}, found {found}")]
     Misfit {

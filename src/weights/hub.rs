@@ -123,7 +123,11 @@ mod transfer {
         );
         let (file, life) = (wanted.file.clone(), Arc::new(AtomicU64::new(0)));
         let watched = Watched {
-            bar: ProgressBar::new(0),
+            bar: if hub.progress {
+                ProgressBar::new(0)
+            } else {
+                ProgressBar::hidden()
+            },
             life: Arc::clone(&life),
         };
         let (send, receive) = mpsc::channel();

@@ -1,6 +1,6 @@
 //! Where weights are looked for on this machine.
 
-use std::{env, path::PathBuf, time::Duration};
+use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 
 /// Folders and hub settings; [`Places::from_env`] reads them from the environment.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,8 @@ pub struct Hub {
     pub offline: Option<String>,
     /// A transfer without a byte for so long is given up.
     pub patience: Duration,
+    /// Whether a progress bar may be drawn (on a terminal).
+    pub progress: bool,
 }
 
 impl std::fmt::Debug for Hub {
@@ -36,6 +38,7 @@ impl std::fmt::Debug for Hub {
             .field("token", &self.token.as_ref().map(|_| "…"))
             .field("offline", &self.offline)
             .field("patience", &self.patience)
+            .field("progress", &self.progress)
             .finish()
     }
 }
@@ -48,12 +51,31 @@ impl Default for Hub {
             token: None,
             offline: None,
             patience: Duration::from_secs(60),
+            progress: true,
         }
     }
 }
 
 impl Places {
     pub fn from_env() -> Self {
+        Self::from_variables(&|name| env::var_os(name))
+    }
+
+    fn from_variables(variable: &dyn Fn(&str) -> Option<OsString>) -> Self {
+        let path = |name: &str| {
+            variable(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let text = |name: &str| {
+            let value = variable(name)?.into_string().ok()?.trim().to_owned();
+            (!value.is_empty()).then_some(value)
+        };
+        // The words that huggingface_hub takes for true.
+        let is_on = |name: &&str| {
+            let value = text(name).unwrap_or_default().to_ascii_lowercase();
+            ["1", "true", "yes", "on"].contains(&value.as_str())
+        };
         let home = path("HOME").or_else(|| path("USERPROFILE"));
         let data = path("XDG_DATA_HOME")
             .or_else(|| path("LOCALAPPDATA"))
@@ -65,18 +87,18 @@ impl Places {
         let cache = path("HF_HUB_CACHE")
             .or_else(|| path("HF_HOME").map(|home| home.join("hub")))
             .or_else(|| home.map(|home| home.join(".cache/huggingface/hub")));
-        let mut hub = Hub {
+        let default = Hub::default();
+        let endpoint = text("HF_ENDPOINT").map(|text| text.trim_end_matches('/').to_owned());
+        let hub = Hub {
             cache,
+            endpoint: endpoint.unwrap_or(default.endpoint.clone()),
             token: text("HF_TOKEN"),
-            ..Hub::default()
+            offline: ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"]
+                .into_iter()
+                .find(is_on)
+                .map(|name| format!("{name} is set")),
+            ..default
         };
-        if let Some(endpoint) = text("HF_ENDPOINT") {
-            hub.endpoint = endpoint.trim_end_matches('/').to_owned();
-        }
-        hub.offline = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"]
-            .into_iter()
-            .find(|name| is_on(name))
-            .map(|name| format!("{name} is set"));
         Self {
             folder: path("FOIL_WEIGHTS"),
             store,
@@ -91,20 +113,62 @@ impl Places {
     }
 }
 
-fn text(name: &str) -> Option<String> {
-    let value = env::var(name).ok()?;
-    let value = value.trim();
-    (!value.is_empty()).then(|| value.to_owned())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn path(name: &str) -> Option<PathBuf> {
-    env::var_os(name)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
-}
+    fn places(variables: &[(&str, &str)]) -> Places {
+        Places::from_variables(&|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| OsString::from(value))
+        })
+    }
 
-/// The words that huggingface_hub takes for true.
-fn is_on(name: &str) -> bool {
-    let value = text(name).unwrap_or_default().to_ascii_lowercase();
-    ["1", "true", "yes", "on"].contains(&value.as_str())
+    #[test]
+    fn folders_come_from_the_most_specific_variable() {
+        let plain = places(&[("HOME", "/h")]);
+        assert_eq!(plain.store, Some("/h/.local/share/foil/weights".into()));
+        assert_eq!(plain.hub.cache, Some("/h/.cache/huggingface/hub".into()));
+        assert_eq!(plain.hub.endpoint, "https://huggingface.co");
+        assert!(plain.folder.is_none() && plain.hub.offline.is_none());
+        let given = places(&[
+            ("HOME", "/h"),
+            ("XDG_DATA_HOME", "/x"),
+            ("FOIL_HOME", "/f"),
+            ("FOIL_WEIGHTS", "/w"),
+            ("HF_HOME", "/hf"),
+            ("HF_ENDPOINT", "http://127.0.0.1:1/"),
+        ]);
+        assert_eq!(given.store, Some("/f/weights".into()));
+        assert_eq!(given.folder, Some("/w".into()));
+        assert_eq!(given.hub.cache, Some("/hf/hub".into()));
+        assert_eq!(given.hub.endpoint, "http://127.0.0.1:1");
+        let cache = places(&[("HF_HOME", "/hf"), ("HF_HUB_CACHE", "/c")])
+            .hub
+            .cache;
+        assert_eq!(cache, Some("/c".into()));
+        let empty = places(&[
+            ("XDG_DATA_HOME", "/x"),
+            ("FOIL_HOME", ""),
+            ("FOIL_WEIGHTS", ""),
+        ]);
+        assert_eq!(empty.store, Some("/x/foil/weights".into()));
+        assert!(empty.folder.is_none());
+    }
+
+    #[test]
+    fn offline_is_what_the_python_client_takes_for_true() {
+        for name in ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"] {
+            for (value, offline) in [("1", true), ("ON", true), ("0", false), ("", false)] {
+                let hub = places(&[(name, value)]).hub;
+                assert_eq!(hub.offline.is_some(), offline, "{name}={value}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_shown_in_debug_output() {
+        let shown = format!("{:?}", places(&[("HF_TOKEN", "secret")]));
+        assert!(!shown.contains("secret"), "{shown}");
+    }
 }

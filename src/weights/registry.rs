@@ -114,8 +114,15 @@ impl Registry {
             return Ok(card.clone());
         }
         let path = Path::new(name_or_path);
-        if path.extension().is_some_and(|e| e == "toml") || path.is_file() {
+        if path.extension().is_some_and(|e| e == "toml") {
             return Card::read(path);
+        }
+        if path.is_file() {
+            return Err(wrong(
+                name_or_path,
+                "expected a .toml file that names architecture, weights and preprocessing. For a file of weights \
+                 write such a card beside it, or import it: foil weights import FILE --as NAME",
+            ));
         }
         let names = || {
             self.cards

@@ -135,7 +135,7 @@ impl Registry {
             published,
             foil: env!("CARGO_PKG_VERSION").into(),
         };
-        write_record(&record, &path.with_extension("json"), store)?;
+        write_record(&record, &path.with_extension("json"))?;
         let other = |old: &Record| old.imported_sha256 != record.imported_sha256;
         Ok(Imported {
             replaced: before.filter(other),
@@ -172,14 +172,17 @@ fn published(card: &Card, shown: &str, found: &str, unpublished: bool) -> Result
 }
 
 /// Written beside its place and renamed, so that a record is never half there.
-fn write_record(record: &Record, path: &Path, store: &Path) -> Result<()> {
+fn write_record(record: &Record, path: &Path) -> Result<()> {
+    let part = path.with_extension(format!("json.{}.part", std::process::id()));
     let write = || -> std::io::Result<()> {
-        let mut part = tempfile::NamedTempFile::new_in(store)?;
-        part.write_all(serde_json::to_string_pretty(record)?.as_bytes())?;
-        part.write_all(b"\n")?;
-        part.as_file().sync_all()?;
-        part.persist(path)?;
-        Ok(())
+        let mut file = std::fs::File::create(&part)?;
+        file.write_all(serde_json::to_string_pretty(record)?.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        std::fs::rename(&part, path)
     };
-    write().map_err(|error| WeightsError::io(path, "write it", error))
+    write().map_err(|error| {
+        let _ = std::fs::remove_file(&part);
+        WeightsError::io(path, "write it", error)
+    })
 }

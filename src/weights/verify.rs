@@ -39,7 +39,7 @@ pub(super) fn trial(card: &Card, dict: &StateDict, shown: &str) -> Result<String
         file: shown.into(),
         name: card.name.clone(),
         architecture: card.architecture.name().into(),
-        source,
+        source: Box::new(source),
     };
     let unfit = |expected: String, found: String| WeightsError::Misfit {
         file: shown.into(),

@@ -82,10 +82,11 @@ impl Manifest<'_> {
         found: impl Into<String>,
         advice: &'static str,
     ) -> ImageError {
+        let line = line.into().map(|line| format!(", line {line}"));
+        let column = column.map(|column| format!(", column {column}"));
         ImageError::Manifest {
             path: self.path.to_owned(),
-            line: line.into(),
-            column: column.map(str::to_owned),
+            place: line.unwrap_or_default() + &column.unwrap_or_default(),
             expected: expected.into(),
             found: found.into(),
             advice,

@@ -106,7 +106,8 @@ fn hamming(x: f64) -> f64 {
         return 0.0;
     }
     let x = x * PI;
-    x.sin() / x * (0.54 + 0.46 * x.cos())
+    // Pillow has these two in single precision, which shows in the last bit of the weights.
+    x.sin() / x * (f64::from(0.54_f32) + f64::from(0.46_f32) * x.cos())
 }
 
 /// <https://en.wikipedia.org/wiki/Bicubic_interpolation#Bicubic_convolution_algorithm>

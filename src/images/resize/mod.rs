@@ -1,8 +1,9 @@
 //! Resizing and cropping that equal Pillow's `Image.resize` and torchvision's `CenterCrop` bit for bit.
 //!
-//! Every filter but nearest is applied along rows first and along columns then ([`passes`]), with an intermediate image
-//! of 8 bits and weights in fixed point of 22 bits ([`weights`]); when shrinking, the filter is widened by the scale
-//! (antialiasing). A direction whose size does not change is left out.
+//! Every filter but nearest is applied along rows and along columns, one after the other ([`passes`]), with an
+//! intermediate image of 8 bits and weights in fixed point of 22 bits ([`weights`]); when shrinking, the filter is widened
+//! by the scale (antialiasing). A direction whose size does not change is left out. As the intermediate image is rounded
+//! and clipped, the order of the passes shows in the result: see [`Order`].
 
 mod filter;
 mod nearest;
@@ -14,11 +15,36 @@ pub use filter::Filter;
 use super::{Image, ImageError};
 use weights::Weights;
 
-/// `image` at a size of `width` x `height` pixels.
+/// Which pass comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As Pillow 13 does it: columns first if the height shrinks, and by more than twice as many pixels as the width.
+    #[default]
+    Pillow,
+    /// Always rows first, as Pillow did before its pull requests 9524 and 9549 (2026), with which older numbers were
+    /// made.
+    RowsFirst,
+}
+
+/// `image` at a size of `width` x `height` pixels: equals the `Image.resize` of Pillow 13.
 ///
 /// # Panics
 /// If a size is zero.
 pub fn resize(image: &Image, width: usize, height: usize, filter: Filter) -> Image {
+    resize_in_order(image, width, height, filter, Order::Pillow)
+}
+
+/// `image` at a size of `width` x `height` pixels, with the passes in the order of a version of Pillow.
+///
+/// # Panics
+/// If a size is zero.
+pub fn resize_in_order(
+    image: &Image,
+    width: usize,
+    height: usize,
+    filter: Filter,
+    order: Order,
+) -> Image {
     assert!(
         width > 0 && height > 0,
         "cannot resize to {width}x{height} pixels"
@@ -29,17 +55,29 @@ pub fn resize(image: &Image, width: usize, height: usize, filter: Filter) -> Ima
     let Some(kernel) = filter.kernel() else {
         return nearest::resize(image, width, height);
     };
-    let narrowed;
-    let mut source = image;
-    if width != image.width {
-        let weights = Weights::new(image.width, width, kernel);
-        narrowed = passes::horizontal(image, width, &weights);
-        source = &narrowed;
-    }
+    let rows =
+        |image: &Image| passes::horizontal(image, width, &Weights::new(image.width, width, kernel));
+    let columns = |image: &Image| {
+        passes::vertical(image, height, &Weights::new(image.height, height, kernel))
+    };
     if height == image.height {
-        return source.clone();
+        rows(image)
+    } else if width == image.width {
+        columns(image)
+    } else if order == Order::Pillow && shrinks_in_height(image, width, height) {
+        rows(&columns(image))
+    } else {
+        columns(&rows(image))
     }
-    passes::vertical(source, height, &Weights::new(image.height, height, kernel))
+}
+
+/// Whether the height shrinks by more than twice as many pixels as the width.
+fn shrinks_in_height(image: &Image, width: usize, height: usize) -> bool {
+    let (lost_rows, lost_columns) = (
+        image.height.saturating_sub(height),
+        image.width.saturating_sub(width),
+    );
+    lost_rows > 2 * lost_columns
 }
 
 /// The middle `width` x `height` pixels of `image`. Margins that cannot be halved are rounded to even, as Python's
@@ -70,7 +108,7 @@ pub fn center_crop(image: &Image, width: usize, height: usize) -> Result<Image, 
 /// `margin / 2`, rounded to even.
 fn half_to_even(margin: usize) -> usize {
     let half = margin / 2;
-    half + (margin % 2 & half % 2)
+    half + (margin & half & 1)
 }
 
 #[cfg(test)]

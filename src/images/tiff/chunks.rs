@@ -70,14 +70,13 @@ fn sum_up(row: &mut [u8], step: usize, bits: usize, big_endian: bool) {
         }
         return;
     }
-    let (read, write): (fn([u8; 2]) -> u16, fn(u16) -> [u8; 2]) = if big_endian {
-        (u16::from_be_bytes, u16::to_be_bytes)
-    } else {
-        (u16::from_le_bytes, u16::to_le_bytes)
-    };
+    let swapped = big_endian != cfg!(target_endian = "big");
+    let native = |word: u16| if swapped { word.swap_bytes() } else { word };
     let words = row.as_chunks_mut::<2>().0;
     for i in step..words.len() {
-        words[i] = write(read(words[i]).wrapping_add(read(words[i - step])));
+        let [word, before] =
+            [words[i], words[i - step]].map(|word| native(u16::from_ne_bytes(word)));
+        words[i] = native(word.wrapping_add(before)).to_ne_bytes();
     }
 }
 

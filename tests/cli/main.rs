@@ -1,0 +1,8 @@
+//! The real binary, as a user calls it: one behaviour per test.
+
+mod folders;
+mod inputs;
+mod metric;
+mod odd_files;
+mod resume;
+mod score;
