@@ -5,6 +5,7 @@
 
 pub mod committee;
 mod covariance_factor;
+mod device;
 mod error;
 pub mod fid;
 pub mod fid_bootstrap;
@@ -27,5 +28,6 @@ mod squared_distance;
 pub mod validity;
 pub mod votes;
 
+pub use device::MetricBackend;
 pub use error::{MetricError, Result};
 pub use matrix::Matrix;

@@ -8,7 +8,7 @@ use crate::score::{Score, Scores};
 const COLUMNS: usize = 5;
 
 /// Full name and direction of each score, in the order of the paper's table.
-const LEGEND: [(&str, &str, &str); 19] = [
+const LEGEND: [(&str, &str, &str); 21] = [
     (
         "target_accuracy",
         "TA ↑",
@@ -19,7 +19,7 @@ const LEGEND: [(&str, &str, &str); 19] = [
         "OA ↓",
         "original accuracy: it still says source",
     ),
-    ("neither", "neither", "neither of the two"),
+    ("neither", "neither", "it says neither of the two"),
     (
         "target_confidence",
         "conf. target ↑",
@@ -63,7 +63,21 @@ const LEGEND: [(&str, &str, &str); 19] = [
         "precision ↑",
         "and recall, density, coverage of features",
     ),
-    ("recall", "recall ↑", ""),
+    (
+        "recall",
+        "recall ↑",
+        "share of real images near counterfactuals",
+    ),
+    (
+        "density",
+        "density ↑",
+        "mean number of real neighbourhoods around a counterfactual, over k",
+    ),
+    (
+        "coverage",
+        "coverage ↑",
+        "share of real neighbourhoods that hold a counterfactual",
+    ),
 ];
 
 /// The table of a run with legend and notes.
@@ -96,7 +110,7 @@ pub fn scores(scores: &Scores) -> String {
     if !verdicts.is_empty() {
         let _ = writeln!(text, "\nverdicts: {verdicts}");
     }
-    let _ = writeln!(text, "\n{}", legend(&names, scores));
+    let _ = write!(text, "\n{}", legend(&names, scores));
     for note in notes(scores) {
         let _ = writeln!(text, "note: {note}");
     }
@@ -214,14 +228,38 @@ fn legend(names: &[String], scores: &Scores) -> String {
     let parts: Vec<String> = LEGEND
         .iter()
         .filter(|(n, _, why)| !why.is_empty() && names.iter().any(|name| base(name) == *n))
-        .map(|(_, short, why)| format!("{} {why}", short.trim_end_matches([' ', '↑', '↓'])))
+        .map(|(_, short, why)| format!("{} = {why}", short.trim_end_matches([' ', '↑', '↓'])))
         .collect();
+    let spread = match scores.groups.len() {
+        0 | 1 => String::new(),
+        _ => format!("; ± is the std over groups (ddof {})", scores.summary_ddof),
+    };
     format!(
-        "{}. Brackets: 95 % interval. ± is the population std (ddof {}). Protocol: {}.",
-        parts.join("; "),
-        scores.summary_ddof,
-        scores.protocol
+        "{}\nBrackets hold 95 % intervals{spread}. Protocol: {}. Device: {}.\n",
+        wrapped(&parts.join("; ")),
+        scores.protocol,
+        scores.device
     )
+}
+
+/// Breaks lines at spaces so that none is longer than a terminal is usually wide.
+fn wrapped(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > WIDTH {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
 }
 
 /// Notes of the run, then those of single scores, each once.

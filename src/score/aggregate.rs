@@ -7,6 +7,7 @@ use super::realism;
 use super::scores::{Group, Score, SkippedFile};
 use super::settings::{Family, Protocol, Settings};
 use super::work::{GroupPlan, Work};
+use crate::metrics::MetricBackend;
 use crate::metrics::lp::DifferenceSums;
 use crate::metrics::validity::{self, Verdict};
 use crate::metrics::votes::{Ballot, count_votes};
@@ -85,7 +86,8 @@ pub fn verdict(record: &PairRecord, target: Option<usize>) -> Option<Verdict> {
 }
 
 /// Scores of one group.
-pub fn group(
+pub fn group<B: MetricBackend>(
+    backend: &B,
     plan: &GroupPlan,
     work: &Work,
     index: &Index<'_>,
@@ -123,7 +125,16 @@ pub fn group(
     if settings.selection.has(Family::Diversity) && work.has_sets {
         scores.insert("lpips_diversity".into(), diversity(&all, &kept, work));
     }
-    realism::scores(plan, work, &kept, index, settings, journal, &mut scores)?;
+    realism::scores(
+        backend,
+        plan,
+        work,
+        &kept,
+        index,
+        settings,
+        journal,
+        &mut scores,
+    )?;
     let originals: BTreeSet<usize> = all.iter().map(|r| work.pairs[r.pair].original).collect();
     let skipped = plan
         .pairs

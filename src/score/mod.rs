@@ -31,6 +31,7 @@ pub use settings::{Family, FidFeatures, Protocol, Selection, Settings};
 pub use work::{PlanError, order};
 
 use crate::images::Pairing;
+use crate::metrics::MetricBackend;
 use crate::metrics::inception_features::InceptionFeatures;
 use crate::metrics::lpips::Lpips;
 use crate::nets::{FidTap, NetError};
@@ -139,7 +140,7 @@ pub struct Place<'a> {
 }
 
 /// Scores all pairs.
-pub fn score<B: Backend + 'static>(
+pub fn score<B: MetricBackend + 'static>(
     backend: &B,
     registry: &Registry,
     mut inputs: Inputs,
@@ -253,7 +254,15 @@ pub fn score<B: Backend + 'static>(
     let index = aggregate::Index::new(&records);
     let mut groups = Vec::with_capacity(work.groups.len());
     for (done, plan) in work.groups.iter().enumerate() {
-        let group = aggregate::group(plan, &work, &index, &oracles, &settings, &mut journal)?;
+        let group = aggregate::group(
+            backend,
+            plan,
+            &work,
+            &index,
+            &oracles,
+            &settings,
+            &mut journal,
+        )?;
         groups.push(group);
         progress("groups summed up", done + 1, work.groups.len());
     }

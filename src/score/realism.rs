@@ -14,7 +14,7 @@ use crate::metrics::kernel_sums::PolynomialKernel;
 use crate::metrics::kid::{RandomSubsets, kid_bootstrap, kid_random};
 use crate::metrics::moments::{Moments, MomentsAccumulator};
 use crate::metrics::prdc::{Rim, prdc};
-use crate::metrics::{Matrix, MetricError};
+use crate::metrics::{Matrix, MetricBackend, MetricError};
 use crate::stats::interval::{Bootstrap, Interval, mean_interval, wilson};
 
 /// Features of both sets that are still held in memory; above it they are streamed from disk.
@@ -23,7 +23,9 @@ const IN_MEMORY: usize = 64 << 20;
 const CHUNK: usize = 256;
 
 /// Adds the realism scores that were asked for.
-pub fn scores(
+#[allow(clippy::too_many_arguments)]
+pub fn scores<B: MetricBackend>(
+    backend: &B,
     plan: &GroupPlan,
     work: &Work,
     kept: &[&PairRecord],
@@ -50,7 +52,7 @@ pub fn scores(
     };
     let width = journal.features.width();
     if wants(Family::Fid) && (real.len() + fake.len()) * width > IN_MEMORY {
-        let moments = [&real, &fake].map(|rows| streamed(&mut journal.features, rows));
+        let moments = [&real, &fake].map(|rows| streamed(backend, &mut journal.features, rows));
         let [real, fake] = moments;
         let score = match (real?, fake?) {
             (Ok(real), Ok(fake)) => match frechet_from_moments(&real, &fake) {
@@ -110,7 +112,8 @@ fn sets<'a>(
     ))
 }
 
-fn streamed(
+fn streamed<B: MetricBackend>(
+    backend: &B,
     features: &mut Rows,
     rows: &[usize],
 ) -> Result<Result<Moments, MetricError>, JournalError> {
@@ -119,7 +122,7 @@ fn streamed(
     for chunk in rows.chunks(CHUNK) {
         let data = features.read(chunk)?;
         let pushed = Matrix::new("features", chunk.len(), width, &data)
-            .and_then(|m| accumulator.push("features", m));
+            .and_then(|m| backend.push_moments(&mut accumulator, "features", m));
         if let Err(e) = pushed {
             return Ok(Err(e));
         }

@@ -5,11 +5,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Common, Found};
-use crate::metrics::Matrix;
-use crate::metrics::orthogonal_set::{
-    Complement, OrthogonalSetParams, ZeroPerturbations, orthogonal_sets,
-};
+use crate::metrics::orthogonal_set::{Complement, OrthogonalSetParams, ZeroPerturbations};
+use crate::metrics::{Matrix, MetricBackend};
 use crate::score::Score;
+use crate::tensor::cpu::Cpu;
 
 /// Options of the selection.
 #[derive(Args)]
@@ -49,7 +48,7 @@ pub fn run(args: &OrthogonalSetArgs) -> anyhow::Result<Found> {
     if args.complement_all {
         params.complement = Complement::Each;
     }
-    let sets = orthogonal_sets(
+    let sets = Cpu.orthogonal_sets(
         Matrix::new("original", b, d, &original.data)?,
         Matrix::new("perturbed", b * n, d, &perturbed.data)?,
         &params,

@@ -4,12 +4,13 @@ use anyhow::bail;
 use serde_json::json;
 
 use super::Found;
-use crate::metrics::Matrix;
 use crate::metrics::jensen_shannon::{self, Probabilities};
-use crate::metrics::validity::{Judgement, validity};
+use crate::metrics::validity::Judgement;
+use crate::metrics::{Matrix, MetricBackend};
 use crate::score::{Protocol, Score};
 use crate::stats::interval::Fraction;
 use crate::tensor::TypedArrays;
+use crate::tensor::cpu::Cpu;
 
 fn fraction(f: &Fraction) -> Score {
     Score::fraction(f.count, f.n)
@@ -36,7 +37,7 @@ pub fn run(arrays: &TypedArrays) -> anyhow::Result<Found> {
         }
     }
     let (labels, targets) = (arrays.i64("labels")?, arrays.i64("targets")?);
-    let found = validity(Judgement {
+    let found = Cpu.committee(Judgement {
         classifier: Matrix::new(
             "classifier_logits",
             n,
