@@ -4,5 +4,6 @@ mod folders;
 mod inputs;
 mod metric;
 mod odd_files;
+mod real_weights;
 mod resume;
 mod score;
