@@ -407,8 +407,14 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
             };
             distances.push(self.distance(&other, taps)?.value);
         }
-        let own = self.owned(taps)?;
-        self.cache.put(self.backend, Key::Pair(pair), &own);
+        // Kept for the later members; after the last one the whole set is done with.
+        let next = self.work.pairs.get(pair + 1);
+        if next.is_some_and(|n| n.set == set) {
+            let own = self.owned(taps)?;
+            self.cache.put(self.backend, Key::Pair(pair), &own);
+        } else {
+            (set..pair).for_each(|member| self.cache.forget(Key::Pair(member)));
+        }
         Ok(distances)
     }
 
@@ -443,9 +449,15 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
             .iter()
             .zip(&missing)
         {
-            let own = self.owned(taps)?;
-            self.cache.put(self.backend, keys[at], &own);
-            found.insert(keys[at], own);
+            let last = batch.last().map_or(0, |d| d.pair);
+            let used_again = self.work.last_use[self.work.pairs[batch[at].pair].original] > last;
+            if used_again {
+                let own = self.owned(taps)?;
+                self.cache.put(self.backend, keys[at], &own);
+                found.insert(keys[at], own);
+            } else {
+                found.insert(keys[at], Arc::clone(taps));
+            }
         }
         Ok(keys.iter().map(|k| Arc::clone(&found[k])).collect())
     }

@@ -38,6 +38,8 @@ pub struct Work {
     pub originals: Vec<PathBuf>,
     pub groups: Vec<GroupPlan>,
     pub references: Vec<PathBuf>,
+    /// The last pair that uses each original.
+    pub last_use: Vec<usize>,
     /// True if an original has several counterfactuals in one group.
     pub has_sets: bool,
 }
@@ -81,6 +83,7 @@ impl Work {
             originals: Vec::new(),
             groups: Vec::new(),
             references: Vec::new(),
+            last_use: Vec::new(),
             has_sets: false,
         };
         let mut original_index: HashMap<&Path, usize> = HashMap::new();
@@ -95,8 +98,10 @@ impl Work {
             let target = pair.target.as_deref().or(target);
             let original = *original_index.entry(&pair.original).or_insert_with(|| {
                 work.originals.push(pair.original.clone());
+                work.last_use.push(index);
                 work.originals.len() - 1
             });
+            work.last_use[original] = index;
             let same_group = work
                 .groups
                 .last()
