@@ -1,2 +1,52 @@
-//! conformance
+//! Golden cases of the public implementations, run on this machine and this device.
+//!
+//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights` or `tests/golden/nets` (any folder
+//! of that layout), runs every case it holds and reports for each: what, expected, got, error, tolerance, pass. Files
+//! that are absent are listed and their cases skipped; a file, tensor, JSON field or case that nothing here knows how
+//! to run is reported as unknown and fails the area. The command `foil conformance` and the golden tests both call it.
+
+mod builtin;
+mod check;
+mod data;
+mod error;
+mod folder;
+mod json;
+mod nets;
+mod pictures;
+mod real_weights;
+mod report;
 pub mod synthetic;
+mod tensors;
+pub mod torch_random;
+mod vision;
+mod weight_table;
+mod weights;
+
+pub use data::{Source, default_source};
+pub use error::ConformanceError;
+pub use report::{AreaReport, Case, GroupSummary};
+
+use crate::tensor::Backend;
+use check::Check;
+use folder::Folder;
+
+type Result<T> = std::result::Result<T, ConformanceError>;
+
+/// The areas there are cases for.
+pub const AREAS: [&str; 3] = ["vision", "weights", "nets"];
+
+/// Runs all cases of one area on a device.
+pub fn run<B: Backend + 'static>(area: &str, data: Source, backend: &B) -> Result<AreaReport> {
+    let Some(area) = AREAS.into_iter().find(|a| *a == area) else {
+        return Err(ConformanceError::UnknownArea(area.into()));
+    };
+    let folder = Folder::open(area, data)?;
+    let mut check = Check::new(area, folder.describe());
+    match area {
+        "vision" => vision::run(backend, &folder, &mut check)?,
+        "weights" => weights::run(backend, &folder, &mut check)?,
+        _ => nets::run(backend, &folder, &mut check)?,
+    }
+    folder.account_for_files(&mut check)?;
+    Ok(check.finish())
+}

@@ -27,7 +27,7 @@ pub(super) const LABELS: &str = "imagenet1k_labels.json";
 pub(super) const HEADS: &str = "lpips_heads_v0.1.safetensors";
 
 /// The content of a shipped file.
-pub(super) fn bytes(file: &str) -> Option<&'static [u8]> {
+pub fn bytes(file: &str) -> Option<&'static [u8]> {
     FILES
         .iter()
         .find(|(name, _)| *name == file)

@@ -32,6 +32,7 @@ mod verify;
 
 pub use card::{Alternative, Card, HubFile, Role};
 pub use checksum::{content_sha256, sha256};
+pub use embedded::bytes as shipped_file;
 pub use error::WeightsError;
 pub use load::Loaded;
 pub use locate::Location;

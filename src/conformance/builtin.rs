@@ -1,0 +1,67 @@
+//! The small set of golden data inside the program (made by `scripts/make-conformance-builtin` out of `tests/golden`).
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("builtin/", $name)))),*]
+    };
+}
+
+static FILES: &[(&str, &[u8])] = files![
+    "nets/nets.json",
+    "nets/nets.safetensors",
+    "vision/dbvce_batch.safetensors",
+    "vision/dbvce_expected.json",
+    "vision/ec_expected.json",
+    "vision/ec_inputs.safetensors",
+    "vision/fid_expected.json",
+    "vision/fid_resize_expected.json",
+    "vision/fid_set_features.safetensors",
+    "vision/fid_tap_features.safetensors",
+    "vision/inception_score_logits.safetensors",
+    "vision/inception_tap64.safetensors",
+    "vision/kid_subsets.safetensors",
+    "vision/lpips_alex.safetensors",
+    "vision/lpips_alex_weights_table.json",
+    "vision/lpips_expected.json",
+    "vision/lpips_images/astronaut_64x64_blur.png",
+    "vision/lpips_images/astronaut_64x64_colour.png",
+    "vision/lpips_images/astronaut_64x64_jpeg.png",
+    "vision/lpips_images/astronaut_64x64_noise.png",
+    "vision/lpips_images/astronaut_64x64_ref.png",
+    "vision/lpips_images/astronaut_64x64_shift.png",
+    "vision/lpips_images/chelsea_64x64_noise.png",
+    "vision/lpips_images/chelsea_64x64_ref.png",
+    "vision/lpips_images/chelsea_70x90_blur.png",
+    "vision/lpips_images/chelsea_70x90_noise.png",
+    "vision/lpips_images/chelsea_70x90_ref.png",
+    "vision/lpips_images/coffee_64x64_blur.png",
+    "vision/lpips_images/coffee_64x64_ref.png",
+    "vision/lpips_images/hubble_64x64_colour.png",
+    "vision/lpips_images/hubble_64x64_ref.png",
+    "vision/prdc_features.safetensors",
+    "vision/validity_logits.safetensors",
+    "weights/classifier_expected_logits.safetensors",
+    "weights/expected.json",
+    "weights/inception_expected_features.safetensors",
+    "weights/photos/chelsea.png",
+    "weights/photos/coffee.png",
+];
+
+/// A file of an area.
+pub fn file(area: &str, name: &str) -> Option<&'static [u8]> {
+    let path = format!("{area}/{name}");
+    FILES
+        .iter()
+        .find(|(n, _)| *n == path)
+        .map(|(_, bytes)| *bytes)
+}
+
+/// All files of an area.
+pub fn files(area: &str) -> Vec<String> {
+    let prefix = format!("{area}/");
+    FILES
+        .iter()
+        .filter_map(|(n, _)| n.strip_prefix(&prefix))
+        .map(Into::into)
+        .collect()
+}

@@ -1,0 +1,70 @@
+//! Why an area could not be run at all (a case that misses its tolerance is no error: it is in the report).
+
+use crate::conformance::AREAS;
+use crate::metrics::MetricError;
+use crate::nets::NetError;
+use crate::tensor::{ArrayError, TensorError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConformanceError {
+    #[error("unknown area {0:?}; use {known}, or all", known = AREAS.join(", "))]
+    UnknownArea(String),
+    #[error("{folder} is not a folder; give one of the layout of reference/<area>")]
+    NotAFolder { folder: String },
+    #[error("{file}: {source}")]
+    Io {
+        file: String,
+        source: std::io::Error,
+    },
+    #[error("{file}: not a JSON file: {source}")]
+    Json {
+        file: String,
+        source: serde_json::Error,
+    },
+    #[error("{file}: `{place}`: expected {expected}, found {found}")]
+    Content {
+        file: String,
+        place: String,
+        expected: String,
+        found: String,
+    },
+    #[error("{file}: not an image: {reason}")]
+    Image { file: String, reason: String },
+    #[error(transparent)]
+    Weights(Box<crate::weights::WeightsError>),
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    #[error("{what}: {source}")]
+    Net { what: String, source: NetError },
+    #[error("{what}: {source}")]
+    Metric { what: String, source: MetricError },
+}
+
+/// Says of which file or case an error of a lower room is.
+pub(super) trait Of<T> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError>;
+}
+
+impl<T> Of<T> for Result<T, NetError> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
+        self.map_err(|source| ConformanceError::Net {
+            what: what.into(),
+            source,
+        })
+    }
+}
+
+impl<T> Of<T> for Result<T, TensorError> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
+        self.map_err(NetError::from).of(what)
+    }
+}
+
+impl<T> Of<T> for Result<T, MetricError> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
+        self.map_err(|source| ConformanceError::Metric {
+            what: what.into(),
+            source,
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! A result depends neither on the batch an image is in nor on the number of threads: compared bit by bit.
+
+use foil::tensor::{
+    Activation, Array, Attention, Backend, Conv, Norm, Padding, Part, Pool, QkvLayout, Shape,
+};
+
+use crate::conv::weights;
+use crate::host::{random, random_values, up};
+use crate::resize::MODES;
+
+/// Every operation on a batch of `[n, 24, 17, 19]`: for each its name and, image by image, the bits of its result.
+fn every_operation<B: Backend>(b: &B, images: &Array) -> Vec<(String, Vec<Vec<u32>>)> {
+    let n = images.shape[0];
+    let x = up(b, images);
+    let mut results: Vec<(String, Vec<Vec<u32>>)> = Vec::new();
+    let mut keep = |name: String, tensor: &B::Tensor| {
+        let values = b.download(tensor);
+        let size = values.len() / n;
+        let bits = values
+            .data
+            .chunks(size)
+            .map(|image| image.iter().map(|v| v.to_bits()).collect())
+            .collect();
+        results.push((name, bits));
+    };
+
+    let specs = [
+        Conv::square(24, 40, 3).padding(1),
+        Conv::square(24, 17, 1).activation(Activation::Silu),
+        Conv::square(24, 33, 5).stride(2).padding(2),
+        Conv::square(24, 20, 7).stride(4),
+        Conv::square(24, 24, 3).groups(24).padding(1),
+        Conv::square(24, 36, 3).groups(4).padding(1),
+        Conv {
+            kernel: [17, 19],
+            ..Conv::square(24, 21, 1)
+        },
+        Conv {
+            kernel: [1, 7],
+            padding: Padding::symmetric(0, 3),
+            ..Conv::square(24, 19, 1).activation(Activation::Gelu)
+        },
+    ];
+    let mut prepared = Vec::new();
+    for spec in specs {
+        let (weight, bias) = weights(&spec, true);
+        let conv = b.prepare(spec, &weight, &bias).unwrap();
+        keep(format!("{spec:?}"), &b.conv(&x, &conv, None).unwrap());
+        prepared.push(conv);
+    }
+    let residual = b.conv(&x, &prepared[0], None).unwrap();
+    let sum = b.conv(&x, &prepared[0], Some(&residual)).unwrap();
+    keep("residual".into(), &sum);
+    let parts = [
+        Part::Conv(&x, &prepared[0]),
+        Part::Tensor(&x),
+        Part::Pool(&x, Pool::mean(3, 1).padding(1)),
+    ];
+    keep("concat".into(), &b.concat(&parts).unwrap());
+    for pool in [Pool::max(3, 2).ceil(), Pool::mean(5, 3).padding(2)] {
+        keep(format!("{pool:?}"), &b.pool(&x, pool).unwrap());
+    }
+    keep("global mean".into(), &b.global_mean(&x));
+    keep("adaptive".into(), &b.adaptive_mean(&x, 6, 5).unwrap());
+    let norm = Norm {
+        weight: random_values("w", 24),
+        bias: random_values("b", 24),
+        epsilon: 1e-6,
+    };
+    keep("layer norm".into(), &b.layer_norm(&x, &norm).unwrap());
+    let modulation = b.view(
+        &b.stack(&[b.global_mean(&x)]).unwrap(),
+        Shape::new(n, 1, 1, 24),
+    );
+    let modulation = modulation.unwrap();
+    let modulation = b
+        .concat(&[Part::Tensor(&modulation), Part::Tensor(&modulation)])
+        .unwrap();
+    let group = b.group_norm(&x, 8, &norm, Some(&modulation), Activation::Silu);
+    keep("group norm".into(), &group.unwrap());
+    let tokens = b.view(&x, Shape::new(n, 1, 17 * 19, 24)).unwrap();
+    for layout in [QkvLayout::Stacked, QkvLayout::PerHead] {
+        let attention = Attention { heads: 2, layout };
+        let got = b.attention(&tokens, attention, None).unwrap();
+        keep(format!("{attention:?}"), &got);
+    }
+    keep("add".into(), &b.add(&x, &b.global_mean(&x)).unwrap());
+    for activation in [Activation::Silu, Activation::Gelu] {
+        keep(format!("{activation:?}"), &b.activate(&x, activation));
+    }
+    let order: Vec<usize> = (0..24).rev().collect();
+    let affine = b.affine(&x, &order, &norm.weight, &norm.bias).unwrap();
+    keep("affine".into(), &affine);
+    keep("windows".into(), &b.windows(&x, 4, [2, 2]));
+    keep("patches".into(), &b.merge_patches(&x));
+    keep("crop".into(), &b.crop(&x, 3, 2, 9, 11).unwrap());
+    for mode in MODES {
+        keep(format!("{mode:?}"), &b.resize(&x, 29, 13, mode).unwrap());
+    }
+    let other = b.activate(&x, Activation::Relu);
+    let map = b.feature_distance(&x, &other, &norm.weight).unwrap();
+    keep("feature distance".into(), &map);
+    let means = b.mean_feature_distance(&x, &other, &norm.weight).unwrap();
+    let bits = means
+        .iter()
+        .map(|m| {
+            let bits = m.to_bits();
+            vec![(bits >> 32) as u32, bits as u32]
+        })
+        .collect();
+    results.push(("mean feature distance".into(), bits));
+    results
+}
+
+pub fn a_batch_equals_its_images_one_by_one<B: Backend>(b: &B) {
+    let images = random("batch", [7, 24, 17, 19]);
+    let batch = every_operation(b, &images);
+    for i in 0..7 {
+        let one = Array::new([1, 24, 17, 19], images.row(i).to_vec()).unwrap();
+        for ((name, all), (_, alone)) in batch.iter().zip(every_operation(b, &one)) {
+            assert!(all[i] == alone[0], "{name}: image {i} of 7 is not itself");
+        }
+    }
+}
+
+pub fn threads_do_not_change_a_bit<B: Backend>(b: &B) {
+    for n in [1, 3] {
+        let images = random("threads", [n, 24, 17, 19]);
+        let runs = [1, 2, 3].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .expect("a pool of threads");
+            pool.install(|| every_operation(b, &images))
+        });
+        for ((name, one), (two, three)) in runs[0].iter().zip(runs[1].iter().zip(&runs[2])) {
+            assert!(*one == two.1, "{name}: 2 threads differ from 1, {n} images");
+            assert!(
+                *one == three.1,
+                "{name}: 3 threads differ from 1, {n} images"
+            );
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! One suite of operation tests for every backend.
+//!
+//! Each case is a function over `&impl Backend` that compares a device with a plain, slow f64 reference (written
+//! beside the cases of its operation). `suite!` makes a `#[test]` of every case for one device; a new device adds
+//! one line. Inputs are seeded by name ([`host::random`]), tolerances are stated where they are used.
+
+mod attention;
+mod conv;
+mod determinism;
+mod distance;
+mod elementwise;
+mod errors;
+mod host;
+mod layout;
+mod norm;
+mod pool;
+mod resize;
+mod transfer;
+
+macro_rules! suite {
+    ($device:ident, $backend:expr) => {
+        mod $device {
+            suite! { @cases $backend;
+                transfer {
+                    what_is_uploaded_comes_back,
+                    vectors_have_one_pixel,
+                    pixels_become_values_from_0_to_255,
+                    select_and_stack_undo_each_other,
+                    stack_joins_batches_in_order,
+                    an_empty_batch_stays_empty,
+                }
+                conv {
+                    every_kernel_stride_padding_and_depth,
+                    output_channels_need_not_fill_a_block,
+                    any_number_of_images,
+                    every_activation_with_bias_and_residual,
+                    groups_see_their_own_channels_only,
+                    depthwise,
+                    depthwise_with_a_multiplier,
+                    linear_layers,
+                    a_kernel_of_the_whole_image_is_a_linear_layer_after_flattening,
+                    kernels_larger_than_the_image_reach_into_the_padding,
+                    concat_of_tensors_convolutions_and_pools,
+                }
+                pool {
+                    max,
+                    mean,
+                    ceil_mode,
+                    max_keeps_nan,
+                    adaptive_mean,
+                    global_mean,
+                }
+                norm {
+                    layer_norm,
+                    group_norm,
+                    norms_survive_a_large_offset,
+                }
+                attention {
+                    both_layouts_with_and_without_bias,
+                    large_scores_do_not_overflow,
+                }
+                elementwise {
+                    add_repeats_over_pixels_and_images,
+                    activations,
+                    gelu_is_exact_over_its_range,
+                    activations_of_huge_values,
+                    #[ignore = "cpu: erf(±4) is one rounding short of ±1, so GELU is off by 6e-8·|x| far from zero"]
+                    gelu_of_huge_values,
+                    #[ignore = "cpu: f32::max drops NaN in ReLU"]
+                    nan_stays_nan,
+                    affine_reorders_channels,
+                }
+                layout {
+                    windows_and_back,
+                    windows_of_a_known_image,
+                    merge_patches,
+                    view_keeps_rows_in_order,
+                    crop,
+                }
+                resize {
+                    three_modes,
+                    equal_sizes_change_nothing,
+                    a_flat_image_stays_flat,
+                }
+                distance {
+                    map_and_mean,
+                    identical_features_are_exactly_zero_apart,
+                    zero_vectors,
+                }
+                determinism {
+                    a_batch_equals_its_images_one_by_one,
+                    threads_do_not_change_a_bit,
+                }
+                errors {
+                    transfer,
+                    convolution_weights,
+                    convolution,
+                    concatenation,
+                    pooling,
+                    norms_and_attention,
+                    elementwise,
+                    layout_and_resize,
+                    feature_distance,
+                    #[ignore = "cpu: padding beyond half a window and empty kernels are accepted"]
+                    pooling_windows_without_a_pixel,
+                    #[ignore = "cpu: crop and view overflow in their own checks"]
+                    sizes_that_overflow,
+                    #[ignore = "cpu: remainder by zero windows"]
+                    attention_bias_without_a_window,
+                }
+            }
+        }
+    };
+    (@cases $backend:expr; $($group:ident { $($(#[$attribute:meta])* $case:ident,)* })*) => {
+        $(mod $group {
+            $(#[test]
+            $(#[$attribute])*
+            fn $case() {
+                crate::$group::$case(&$backend);
+            })*
+        })*
+    };
+}
+
+suite!(cpu, foil::tensor::cpu::Cpu);
+
+/// The instruction set is chosen once per process, so the portable kernels need a process of their own.
+#[test]
+fn the_portable_kernels_pass_the_same_suite() {
+    let exe = std::env::current_exe().expect("this test's own file");
+    let output = std::process::Command::new(exe)
+        .args(["--skip", "the_portable_kernels_pass_the_same_suite"])
+        .env("FOIL_CPU", "portable")
+        .output()
+        .expect("this test runs itself");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{report}");
+    assert!(!report.contains(" 0 passed"), "{report}");
+}
+
+#[test]
+fn the_suite_runs_on_the_instruction_set_it_was_asked_for() {
+    use foil::tensor::{Backend, cpu::Cpu};
+    if std::env::var("FOIL_CPU").as_deref() == Ok("portable") {
+        assert_eq!(Cpu.describe(), "cpu (portable)");
+    }
+}

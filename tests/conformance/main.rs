@@ -1,0 +1,5 @@
+//! Golden numbers: the areas of `foil conformance`, through the library and through the binary.
+
+mod cli;
+mod fails;
+mod golden;
