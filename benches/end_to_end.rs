@@ -6,8 +6,9 @@ use std::path::Path;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use foil::images;
+use foil::metrics::MetricBackend;
 use foil::score::{self, Inputs, Labels, Place, Selection, Settings};
-use foil::tensor::{Backend, cpu::Cpu};
+use foil::tensor::cpu::Cpu;
 use foil::weights::Registry;
 
 const PAIRS: usize = 20;
@@ -31,7 +32,7 @@ fn write_image(path: &Path, index: usize, edited: bool) {
     image.save(path).expect("a place to write");
 }
 
-fn run<B: Backend + 'static>(b: &B, folder: &Path, registry: &Registry, settings: &Settings) {
+fn run<B: MetricBackend + 'static>(b: &B, folder: &Path, registry: &Registry, settings: &Settings) {
     let mut pairing = images::pair_folders(&folder.join("a"), &folder.join("b")).expect("pairs");
     score::order(&mut pairing);
     assert_eq!(pairing.pairs.len(), PAIRS);
@@ -54,7 +55,7 @@ fn run<B: Backend + 'static>(b: &B, folder: &Path, registry: &Registry, settings
     assert_eq!(outcome.expect("scores").pairs.len(), PAIRS);
 }
 
-fn scores<B: Backend + 'static>(c: &mut Criterion, device: &str, b: &B) {
+fn scores<B: MetricBackend + 'static>(c: &mut Criterion, device: &str, b: &B) {
     let folder = tempfile::tempdir().expect("a place to write");
     for (name, edited) in [("a", false), ("b", true)] {
         let inside = folder.path().join(name);
