@@ -1,13 +1,13 @@
 //! AlexNet as in torchvision (Krizhevsky's "one weird trick" variant).
 
-use super::layers::Scope;
+use super::layers::{DenseHead, Scope};
 use super::{Backbone, Classifier, NetError, Prediction};
 use crate::tensor::{Activation, Backend, Conv, Pool, StateDict};
 
 /// AlexNet; the classifier part may be missing (LPIPS needs only the convolutions).
 pub struct AlexNet<B: Backend> {
     convs: Vec<B::Conv>,
-    head: Option<[B::Conv; 3]>,
+    head: Option<DenseHead<B>>,
 }
 
 impl<B: Backend> AlexNet<B> {
@@ -24,23 +24,7 @@ impl<B: Backend> AlexNet<B> {
         .into_iter()
         .map(|(i, spec)| scope.at("features").at(i).conv(backend, relu(spec)))
         .collect::<Result<_, _>>()?;
-        let classifier = scope.at("classifier");
-        let head = if classifier.has("1.weight") {
-            let classes = classifier.array("6.weight")?.shape[0];
-            Some([
-                classifier
-                    .at(1)
-                    .conv(backend, relu(Conv::square(256, 4096, 6)))?,
-                classifier
-                    .at(4)
-                    .conv(backend, relu(Conv::linear(4096, 4096)))?,
-                classifier
-                    .at(6)
-                    .conv(backend, Conv::linear(4096, classes))?,
-            ])
-        } else {
-            None
-        };
+        let head = DenseHead::new(backend, &scope.at("classifier"), [1, 4, 6], 256, 6)?;
         Ok(Self { convs, head })
     }
 }
@@ -62,18 +46,16 @@ impl<B: Backend> Backbone<B> for AlexNet<B> {
 
 impl<B: Backend> Classifier<B> for AlexNet<B> {
     fn predict(&self, backend: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
-        let Some([first, second, last]) = &self.head else {
+        let Some(head) = &self.head else {
             return Err(NetError::MissingPart {
                 network: "alexnet",
                 part: "classifier layers",
             });
         };
         let taps = self.taps(backend, x)?;
-        let x = backend.pool(&taps[taps.len() - 1], Pool::max(3, 2))?;
-        let x = backend.adaptive_mean(&x, 6, 6)?;
-        let x = backend.conv(&x, first, None)?;
-        let embedding = backend.conv(&x, second, None)?;
-        let logits = backend.conv(&embedding, last, None)?;
-        Ok(Prediction { logits, embedding })
+        head.predict(
+            backend,
+            &backend.pool(&taps[taps.len() - 1], Pool::max(3, 2))?,
+        )
     }
 }

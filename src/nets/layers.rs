@@ -1,7 +1,7 @@
 //! Building layers from named tensors.
 
-use super::NetError;
-use crate::tensor::{Array, Backend, Conv, Norm, StateDict};
+use super::{NetError, Prediction};
+use crate::tensor::{Activation, Array, Backend, Conv, Norm, StateDict};
 
 /// A state dict seen below a name prefix.
 #[derive(Clone)]
@@ -169,4 +169,43 @@ fn fold(weight: &Array, bias: &[f32], scale: &[f64], shift: &[f64]) -> (Array, V
         })
         .collect();
     (folded, bias)
+}
+
+/// The three linear layers that end AlexNet and VGG, over a map pooled to `side × side`.
+pub struct DenseHead<B: Backend> {
+    side: usize,
+    layers: [B::Conv; 3],
+}
+
+impl<B: Backend> DenseHead<B> {
+    /// Builds the layers at `indices` of `classifier`; `None` if the weights end before them.
+    pub fn new(
+        backend: &B,
+        classifier: &Scope<'_>,
+        indices: [usize; 3],
+        channels: usize,
+        side: usize,
+    ) -> Result<Option<Self>, NetError> {
+        const WIDTH: usize = 4096;
+        let [first, second, last] = indices.map(|i| classifier.at(i));
+        if !first.has("weight") {
+            return Ok(None);
+        }
+        let classes = last.array("weight")?.shape[0];
+        let relu = |c: Conv| c.activation(Activation::Relu);
+        let layers = [
+            first.conv(backend, relu(Conv::square(channels, WIDTH, side)))?,
+            second.conv(backend, relu(Conv::linear(WIDTH, WIDTH)))?,
+            last.conv(backend, Conv::linear(WIDTH, classes))?,
+        ];
+        Ok(Some(Self { side, layers }))
+    }
+
+    pub fn predict(&self, backend: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
+        let x = backend.adaptive_mean(x, self.side, self.side)?;
+        let x = backend.conv(&x, &self.layers[0], None)?;
+        let embedding = backend.conv(&x, &self.layers[1], None)?;
+        let logits = backend.conv(&embedding, &self.layers[2], None)?;
+        Ok(Prediction { logits, embedding })
+    }
 }

@@ -1,6 +1,6 @@
 //! VGG-16 as in torchvision (Simonyan & Zisserman, configuration D, no batch norm).
 
-use super::layers::Scope;
+use super::layers::{DenseHead, Scope};
 use super::{Backbone, Classifier, NetError, Prediction};
 use crate::tensor::{Activation, Backend, Conv, Pool, StateDict};
 
@@ -16,7 +16,7 @@ const STAGES: [&[(usize, usize)]; 5] = [
 /// VGG-16; the classifier part may be missing.
 pub struct Vgg16<B: Backend> {
     stages: Vec<Vec<B::Conv>>,
-    head: Option<[B::Conv; 3]>,
+    head: Option<DenseHead<B>>,
 }
 
 impl<B: Backend> Vgg16<B> {
@@ -35,24 +35,7 @@ impl<B: Backend> Vgg16<B> {
             }
             stages.push(convs);
         }
-        let classifier = scope.at("classifier");
-        let head = if classifier.has("0.weight") {
-            let classes = classifier.array("6.weight")?.shape[0];
-            let relu = |c: Conv| c.activation(Activation::Relu);
-            Some([
-                classifier
-                    .at(0)
-                    .conv(backend, relu(Conv::square(512, 4096, 7)))?,
-                classifier
-                    .at(3)
-                    .conv(backend, relu(Conv::linear(4096, 4096)))?,
-                classifier
-                    .at(6)
-                    .conv(backend, Conv::linear(4096, classes))?,
-            ])
-        } else {
-            None
-        };
+        let head = DenseHead::new(backend, &scope.at("classifier"), [0, 3, 6], 512, 7)?;
         Ok(Self { stages, head })
     }
 }
@@ -76,18 +59,16 @@ impl<B: Backend> Backbone<B> for Vgg16<B> {
 
 impl<B: Backend> Classifier<B> for Vgg16<B> {
     fn predict(&self, backend: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
-        let Some([first, second, last]) = &self.head else {
+        let Some(head) = &self.head else {
             return Err(NetError::MissingPart {
                 network: "vgg16",
                 part: "classifier layers",
             });
         };
         let taps = self.taps(backend, x)?;
-        let x = backend.pool(&taps[taps.len() - 1], Pool::max(2, 2))?;
-        let x = backend.adaptive_mean(&x, 7, 7)?;
-        let x = backend.conv(&x, first, None)?;
-        let embedding = backend.conv(&x, second, None)?;
-        let logits = backend.conv(&embedding, last, None)?;
-        Ok(Prediction { logits, embedding })
+        head.predict(
+            backend,
+            &backend.pool(&taps[taps.len() - 1], Pool::max(2, 2))?,
+        )
     }
 }

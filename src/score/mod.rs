@@ -11,6 +11,7 @@ pub mod journal;
 mod judges;
 mod labels;
 pub mod logits;
+mod perceptual;
 pub mod realism;
 mod run;
 mod scores;
