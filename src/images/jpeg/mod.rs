@@ -2,9 +2,9 @@
 //! runs it, bit for bit: baseline, extended sequential and progressive Huffman-coded
 //! images of 8 bits with 1, 3 or 4 components.
 //!
-//! [`decode`] walks over the marker segments ([`markers`]), decodes the scans
-//! ([`image`], [`sequential`], [`progressive`]), transforms blocks to samples ([`idct`]), brings the
-//! components to the image's size ([`upsample`]) and converts them to RGB ([`colour`]).
+//! [`decode`] walks over the marker segments (`markers`), decodes the scans
+//! (`image`, `sequential`, `progressive`), transforms blocks to samples (`idct`), brings the
+//! components to the image's size (`upsample`) and converts them to RGB (`colour`).
 
 mod bits;
 mod colour;

@@ -1,7 +1,7 @@
 //! Resizing and cropping that equal Pillow's `Image.resize` and torchvision's `CenterCrop` bit for bit.
 //!
-//! Every filter but nearest is applied along rows and along columns, one after the other ([`passes`]), with an
-//! intermediate image of 8 bits and weights in fixed point of 22 bits ([`weights`]); when shrinking, the filter is widened
+//! Every filter but nearest is applied along rows and along columns, one after the other (`passes`), with an
+//! intermediate image of 8 bits and weights in fixed point of 22 bits (`weights`); when shrinking, the filter is widened
 //! by the scale (antialiasing). A direction whose size does not change is left out. As the intermediate image is rounded
 //! and clipped, the order of the passes shows in the result: see [`Order`].
 

@@ -1,6 +1,6 @@
 //! The CPU device: own kernels, NHWC, parallel over images and bands of rows, nothing to install.
 //!
-//! One file per group of operations; the instruction set is chosen at run time ([`simd`]).
+//! One file per group of operations; the instruction set is chosen at run time (`simd`).
 
 mod attention;
 mod conv;
