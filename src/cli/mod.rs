@@ -19,8 +19,8 @@ pub struct Cli {
     command: Command,
 
     /// Number of CPU threads; results do not depend on it.
-    #[arg(long, global = true, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 #[derive(Subcommand)]
@@ -47,7 +47,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     if let Some(threads) = cli.threads {
         // Fails only if the pool exists already, which nothing before this makes.
         let _ = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
+            .num_threads(usize::from(threads))
             .build_global();
     }
     let done = match &cli.command {
@@ -62,10 +62,35 @@ pub fn run(cli: &Cli) -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+            eprintln!("error: {}", message(&error));
+            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
+}
+
+/// The error with its causes, leaving out what a message says already.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// True if the command line is at fault, not the work.
+fn is_usage(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let unknown = cause.downcast_ref::<crate::weights::WeightsError>();
+        cause.is::<UsageError>()
+            || matches!(
+                unknown,
+                Some(crate::weights::WeightsError::UnknownName { .. })
+            )
+    })
 }
 
 /// The reader of our output went away (`foil … | head`): not a failure.

@@ -1,6 +1,6 @@
 //! `foil score`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -11,8 +11,8 @@ use crate::images::{self, Pairing};
 use crate::metrics::lpips::LpipsNet;
 use crate::report;
 use crate::score::{
-    self, Family, FidFeatures, Inputs, JudgeSource, Labels, NamedJudge, Outcome, Place, Protocol,
-    ScoreError, Selection, Settings, journal::Journal, write_atomically,
+    self, Family, FidFeatures, Inputs, JudgeSource, Labels, NamedJudge, Outcome, Place, PlanError,
+    Protocol, ScoreError, Selection, Settings, journal::Journal, write_atomically,
 };
 use crate::tensor::cpu::Cpu;
 use crate::tensor::{Device, Resize};
@@ -87,11 +87,11 @@ pub struct ScoreArgs {
     #[arg(long, value_name = "LO,HI", default_value = "-1,1", allow_hyphen_values = true, value_parser = parse_range)]
     range: [f64; 2],
     /// Neighbours of precision/recall/density/coverage.
-    #[arg(long, value_name = "K", default_value_t = 5)]
-    neighbours: usize,
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    neighbours: u32,
     /// Bootstrap replicates of FID and KID intervals; 0 for none.
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    bootstrap: usize,
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    bootstrap: u32,
 
     /// Device: auto, cpu, wgpu[:i], cuda[:i].
     #[arg(long, value_name = "D", default_value = "auto")]
@@ -173,8 +173,8 @@ impl ScoreArgs {
             reject_invalid: self.reject_invalid,
             range: self.range,
             seed: self.seed,
-            bootstrap: self.bootstrap,
-            neighbours: self.neighbours,
+            bootstrap: self.bootstrap as usize,
+            neighbours: self.neighbours as usize,
             skip_bad: self.skip_bad,
             maps: self.maps,
             max_pixels: self.max_pixels.unwrap_or(defaults.max_pixels),
@@ -250,8 +250,7 @@ impl ScoreArgs {
             } else if classifier.is_none() {
                 classifier = Some(judge);
             } else {
-                let why =
-                    "give the classifier either as --classifier or as --logits classifier=FILE";
+                let why = "the classifier is given twice: give --classifier CARD or one --logits classifier=FILE";
                 return Err(UsageError(why.into()).into());
             }
         }
@@ -259,11 +258,40 @@ impl ScoreArgs {
         if let Some(twice) = oracles.iter().find(|o| !seen.insert(o.name.clone())) {
             return Err(UsageError(format!("the oracle {:?} is given twice", twice.name)).into());
         }
+        same_classes(&classifier, &oracles)?;
         if let Some(file) = &self.labels {
             labels = Labels::read(file).map_err(|e| anyhow::anyhow!("--labels: {e}"))?;
         }
         Ok((classifier, oracles, labels))
     }
+}
+
+/// Oracles are compared with the classifier class by class, so their lists of classes must be the same.
+fn same_classes(classifier: &Option<NamedJudge>, oracles: &[NamedJudge]) -> Result<(), UsageError> {
+    let labels = |judge: &NamedJudge| match &judge.source {
+        JudgeSource::Network { card, .. } => card.labels.clone(),
+        JudgeSource::Logits { .. } => Vec::new(),
+    };
+    let Some(classifier) = classifier else {
+        return Ok(());
+    };
+    let own = labels(classifier);
+    for oracle in oracles {
+        let other = labels(oracle);
+        let differ = own.iter().zip(&other).position(|(a, b)| a != b);
+        let lengths = !own.is_empty() && !other.is_empty() && own.len() != other.len();
+        if lengths || differ.is_some() {
+            let at = differ.unwrap_or(own.len().min(other.len()));
+            return Err(UsageError(format!(
+                "the oracle {} has other classes than the classifier {} (first at class {at}: {:?} and {:?}); oracles must share the classifier's list of classes",
+                oracle.name,
+                classifier.name,
+                other.get(at).map_or("none", String::as_str),
+                own.get(at).map_or("none", String::as_str),
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Runs the command; false if a score that was asked for could not be computed.
@@ -296,14 +324,8 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
     let journal = match &args.out {
         Some(out) => {
             let journal = out.join("journal");
-            let finished = out.join("scores.json").exists();
-            if Journal::exists(&journal) && !finished && !args.resume {
+            if Journal::is_unfinished(&journal) && !args.resume {
                 return Err(score::JournalError::Unfinished { path: journal }.into());
-            }
-            if !args.resume && finished {
-                // A new run replaces the old results; until it ends there are none.
-                std::fs::remove_file(out.join("scores.json"))
-                    .with_context(|| format!("{}: cannot replace", out.display()))?;
             }
             journal
         }
@@ -312,16 +334,20 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
             temporary.path().to_path_buf()
         }
     };
-    let maps = args
-        .out
-        .as_ref()
-        .filter(|_| args.maps)
-        .map(|o| o.join("maps"));
+    let folder = args.out.as_ref().map(|o| o.join("maps"));
+    let mut write_map = |index: usize, name: &str, map: &[f32], width: usize| {
+        let folder = folder.as_deref().unwrap_or(Path::new("maps"));
+        report::heat_map::write(&folder.join(map_name(index, name)), map, width)
+    };
     let mut bar = Bar::new(args.quiet);
     let place = Place {
         journal: &journal,
         resume: args.resume,
-        maps: maps.as_deref(),
+        maps: if args.maps {
+            Some(&mut write_map)
+        } else {
+            None
+        },
     };
     let outcome = score::score(
         &Cpu,
@@ -336,15 +362,35 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
     bar.finish();
     let outcome = outcome.map_err(|error| match error {
         ScoreError::Usage(why) => UsageError(why).into(),
+        ScoreError::Plan(PlanError::Option { .. }) => UsageError(error.to_string()).into(),
         other => anyhow::Error::from(other),
     })?;
     write_results(args, &outcome)?;
+    if args.out.is_some() {
+        Journal::finish(&journal)
+            .with_context(|| format!("{}: cannot write", journal.display()))?;
+    }
     if args.json {
         print(&report::json::scores(&outcome.scores))?;
     } else {
         print(&report::table::scores(&outcome.scores))?;
     }
     Ok(report_missing(&outcome, settings.selection.explicit))
+}
+
+/// `NUMBER-NAME.png`, with every character that could lead out of the folder replaced.
+fn map_name(index: usize, name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || "-_. ()".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    format!("{index:06}-{}.png", plain.trim_start_matches('.'))
 }
 
 fn write_results(args: &ScoreArgs, outcome: &Outcome) -> anyhow::Result<()> {

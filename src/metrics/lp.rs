@@ -13,6 +13,7 @@ use super::error::{MetricError, Result};
 pub trait Value: Copy + Into<f64> + Sync {}
 impl Value for u8 {}
 impl Value for f32 {}
+impl Value for f64 {}
 
 /// Σ|t|, Σ|t|^1.5 and Σt² of the differences of one image; sums of several images add.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

@@ -22,6 +22,15 @@ pub enum LpipsNet {
 impl LpipsNet {
     pub const ALL: [LpipsNet; 3] = [LpipsNet::Alex, LpipsNet::Vgg, LpipsNet::Squeeze];
 
+    /// Shortest side of an image whose deepest tap still has a pixel.
+    pub fn min_side(self) -> usize {
+        match self {
+            LpipsNet::Alex => 31,
+            LpipsNet::Vgg => 16,
+            LpipsNet::Squeeze => 25,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             LpipsNet::Alex => "alex",

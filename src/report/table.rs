@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::score::{Score, Scores};
+use crate::score::{Score, Scores, Summary};
 
 /// Most groups that get a column each; with more only the summary is printed.
 const COLUMNS: usize = 5;
@@ -88,9 +88,8 @@ pub fn scores(scores: &Scores) -> String {
     if !many {
         header.extend(scores.groups.iter().map(group_title));
     }
-    if scores.groups.len() > 1 {
-        header.push(format!("mean ± std over {} groups", scores.groups.len()));
-    }
+    let summaries = summaries(scores);
+    header.extend(summaries.iter().map(|(title, _)| title.clone()));
     let mut rows = vec![header];
     for name in &names {
         let mut row = vec![title(name)];
@@ -98,11 +97,11 @@ pub fn scores(scores: &Scores) -> String {
             let cell = |g: &crate::score::Group| g.scores.get(name).map_or(String::new(), cell);
             row.extend(scores.groups.iter().map(cell));
         }
-        if scores.groups.len() > 1 {
-            row.push(scores.summary.get(name).map_or("–".into(), |s| {
+        row.extend(summaries.iter().map(|(_, summary)| {
+            summary.get(name).map_or("–".into(), |s| {
                 format!("{} ± {}", number(s.mean), number(s.std))
-            }));
-        }
+            })
+        }));
         rows.push(row);
     }
     let mut text = aligned(&rows);
@@ -115,6 +114,26 @@ pub fn scores(scores: &Scores) -> String {
         let _ = writeln!(text, "note: {note}");
     }
     text
+}
+
+/// Title and values of each column of means: over all groups, or one per method.
+fn summaries(scores: &Scores) -> Vec<(String, &std::collections::BTreeMap<String, Summary>)> {
+    let over = |n: usize| format!("mean ± std over {n} groups");
+    if scores.groups.len() < 2 {
+        return Vec::new();
+    }
+    if scores.summary_by_method.len() < 2 {
+        return vec![(over(scores.groups.len()), &scores.summary)];
+    }
+    let of = |method: &String| {
+        let own = |g: &&crate::score::Group| g.method.as_ref() == Some(method);
+        scores.groups.iter().filter(own).count()
+    };
+    scores
+        .summary_by_method
+        .iter()
+        .map(|(method, summary)| (format!("{method}: {}", over(of(method))), summary))
+        .collect()
 }
 
 fn group_title(group: &crate::score::Group) -> String {

@@ -33,7 +33,7 @@ impl<'a> Index<'a> {
         for record in records {
             match record {
                 Record::Pair(p) => drop(index.pairs.insert(p.pair, p)),
-                Record::Skipped { pair, reason } => drop(index.skipped.insert(*pair, reason)),
+                Record::Skipped { pair, reason, .. } => drop(index.skipped.insert(*pair, reason)),
                 Record::Original {
                     original,
                     features: Some(row),
@@ -44,6 +44,7 @@ impl<'a> Index<'a> {
                     reference,
                     features,
                     reason,
+                    ..
                 } => match (features, reason) {
                     (Some(row), _) => drop(index.reference_rows.insert(*reference, *row)),
                     (None, Some(reason)) => index.bad_references.push((*reference, reason)),
@@ -122,7 +123,8 @@ pub fn group<B: MetricBackend>(
         all.clone()
     };
     closeness(&kept, settings, &mut scores);
-    if settings.selection.has(Family::Diversity) && work.has_sets {
+    let diversity_wanted = work.has_sets || settings.selection.explicit;
+    if settings.selection.has(Family::Diversity) && diversity_wanted {
         scores.insert("lpips_diversity".into(), diversity(&all, &kept, work));
     }
     realism::scores(
@@ -213,7 +215,12 @@ fn validity_scores(
         or_missing(&with_source, stays, no_source),
     );
     let neither = share(&both, &|r| class(r) != target(r) && class(r) != r.source);
-    put("neither".into(), or_missing(&both, neither, no_target));
+    let why = if with_target.is_empty() {
+        no_target
+    } else {
+        no_source
+    };
+    put("neither".into(), or_missing(&both, neither, why));
     let confidence = |pick: fn(&PairRecord) -> Option<f64>| {
         Score::mean(&records.iter().filter_map(|r| pick(r)).collect::<Vec<f64>>())
     };

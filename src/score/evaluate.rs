@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::journal::{Journal, JournalError, Opinion, PairRecord, Record};
+use super::journal::{Journal, JournalError, Opinion, PairRecord, Record, stamp};
 use super::judges::{Judge, JudgeError, Views, by_size};
 use super::settings::{Family, FidFeatures, Protocol, Settings};
 use super::taps::TapCache;
@@ -46,6 +46,8 @@ pub struct Models<B: Backend> {
 /// A pair whose two images are decoded and of one size.
 pub struct Decoded {
     pub pair: usize,
+    /// See [`super::journal::stamp`].
+    pub stamp: u64,
     pub original: Arc<Image>,
     pub counterfactual: Image,
 }
@@ -122,7 +124,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                 oracles: oracles.iter().map(opinion).collect::<Result<_, _>>()?,
                 mean_probability: mean_probability(&oracles, at),
                 difference,
-                values: decoded.original.pixels.len(),
+                stamp: decoded.stamp,
                 lpips: distance.map(|d| d.value),
                 lpips_layers: distance.map(|d| d.layers.clone()).unwrap_or_default(),
                 to_earlier: distance.map(|d| d.to_earlier.clone()).unwrap_or_default(),
@@ -153,9 +155,8 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         let images: Vec<&Image> = new.iter().map(|(_, image)| &**image).collect();
         let real_features = self.settings.selection.realism() && self.work.references.is_empty();
         let embedding = self.settings.fid_features == FidFeatures::Embedding && real_features;
-        let unknown_source = self.work.pairs.iter().any(|p| p.source.is_none());
         let views = match &self.models.classifier {
-            Some((name, Judge::Network(net))) if unknown_source || embedding => Some(
+            Some((name, Judge::Network(net))) if self.work.unknown_source || embedding => Some(
                 net.look(self.backend, &images)
                     .map_err(|source| EvaluateError::Judge {
                         judge: name.clone(),
@@ -210,6 +211,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                 reference: *reference,
                 features: rows.as_ref().map(|r| r[at]),
                 reason: None,
+                stamp: stamp(&[&self.work.references[*reference]]),
             })
             .collect())
     }

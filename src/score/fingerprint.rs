@@ -1,12 +1,12 @@
 //! What every score of a run was computed with, and the plan a journal belongs to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::scores::{Fingerprint, Group};
-use super::settings::{FidFeatures, Settings};
+use super::settings::{Family, FidFeatures, Settings};
 use super::work::Work;
 use super::{JudgeSource, NamedJudge};
 
@@ -36,6 +36,8 @@ impl Fingerprints {
             weights_sha256: None,
             preprocessing: None,
             range: None,
+            options: None,
+            reject_invalid: false,
             foil: env!("CARGO_PKG_VERSION").into(),
         };
         fill(&mut fingerprint);
@@ -117,16 +119,64 @@ impl Fingerprints {
             },
             "fid_resize": settings.resize_name(),
             "skip_bad": settings.skip_bad,
+            "maps": settings.maps,
             "networks": self.found,
         })
     }
 
-    /// The fingerprints of the judges and of the scores that the groups hold.
-    pub fn finish(mut self, groups: &[Group]) -> BTreeMap<String, Fingerprint> {
-        self.found.retain(|name, _| {
-            let judge = name == "classifier" || name.starts_with("oracle/");
-            judge || groups.iter().any(|g| g.scores.contains_key(name))
-        });
+    /// One fingerprint for every score that the groups hold, and those of the judges.
+    pub fn finish(
+        mut self,
+        groups: &[Group],
+        settings: &Settings,
+        reference: bool,
+    ) -> BTreeMap<String, Fingerprint> {
+        let names: BTreeSet<&String> = groups.iter().flat_map(|g| g.scores.keys()).collect();
+        self.found
+            .retain(|n, _| n == "classifier" || n.starts_with("oracle/") || names.contains(n));
+        for name in names {
+            let family = Family::of(name);
+            let judge = match name.split_once('/') {
+                Some(("oracle_score" | "oracle_target_accuracy", oracle)) => {
+                    format!("oracle/{oracle}")
+                }
+                _ => "classifier".to_string(),
+            };
+            if !self.found.contains_key(name)
+                && let Some(like) = self.found.get(&judge).cloned()
+            {
+                self.found.insert(
+                    name.clone(),
+                    Fingerprint {
+                        metric: name.clone(),
+                        ..like
+                    },
+                );
+            }
+            let Some(fingerprint) = self.found.get_mut(name) else {
+                continue;
+            };
+            fingerprint.reject_invalid =
+                settings.reject_invalid && family != Some(Family::Validity);
+            let real = if reference {
+                "real set: reference"
+            } else {
+                "real set: originals"
+            };
+            fingerprint.options = match family {
+                Some(Family::Fid) => Some(real.into()),
+                Some(Family::Kid) => Some(format!(
+                    "{real}, {} subsets of {}",
+                    settings.kid_subsets,
+                    settings
+                        .kid_subset_size
+                        .map_or("at most 1000".into(), |n| n.to_string())
+                )),
+                Some(Family::Prdc) => Some(format!("{real}, {} neighbours", settings.neighbours)),
+                Some(Family::InceptionScore) => Some(format!("{} splits", settings.splits)),
+                _ => None,
+            };
+        }
         self.found
     }
 }

@@ -33,8 +33,8 @@ pub struct PairRecord {
     pub mean_probability: Option<usize>,
     /// Sums of pixel differences, pixels 0..255.
     pub difference: Option<DifferenceSums>,
-    /// Values per image, for changing the range of the differences.
-    pub values: usize,
+    /// Size and age of the two files, to notice that they were changed before a resume.
+    pub stamp: u64,
     pub lpips: Option<f64>,
     pub lpips_layers: Vec<f64>,
     /// LPIPS to each earlier counterfactual of the same original and group.
@@ -57,12 +57,26 @@ pub enum Record {
         reference: usize,
         features: Option<usize>,
         reason: Option<String>,
+        stamp: u64,
     },
     Pair(Box<PairRecord>),
     Skipped {
         pair: usize,
         reason: String,
+        stamp: u64,
     },
+}
+
+/// A number that changes when a file is replaced: a hash of its length and time of change.
+pub fn stamp(files: &[&Path]) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hash = DefaultHasher::new();
+    for file in files {
+        let meta = fs::metadata(file).ok();
+        let age = meta.as_ref().and_then(|m| m.modified().ok());
+        (meta.map(|m| m.len()), age).hash(&mut hash);
+    }
+    hash.finish()
 }
 
 /// Why the journal cannot be used.
@@ -82,7 +96,9 @@ pub enum JournalError {
         "{path} holds an unfinished run; add --resume to continue it, or delete that folder to start anew"
     )]
     Unfinished { path: PathBuf },
-    #[error("{path}: line {line} is damaged: {reason}; delete the folder to start anew")]
+    #[error("{path} is in use by another foil; wait for it, or give another --out")]
+    Locked { path: PathBuf },
+    #[error("{path}: record {line} is damaged: {reason}; delete its folder to start anew")]
     Damaged {
         path: PathBuf,
         line: usize,
@@ -118,8 +134,18 @@ impl Rows {
             .truncate(false)
             .open(&path)
             .map_err(io(&path, "open"))?;
-        file.set_len((rows * width * 4) as u64)
-            .map_err(io(&path, "cut"))?;
+        let (needed, found) = (
+            (rows * width * 4) as u64,
+            file.metadata().map_or(0, |m| m.len()),
+        );
+        if found < needed {
+            return Err(JournalError::Damaged {
+                reason: format!("expected at least {needed} bytes of features, found {found}"),
+                line: rows,
+                path,
+            });
+        }
+        file.set_len(needed).map_err(io(&path, "cut"))?;
         let mut file = BufWriter::new(file);
         file.seek(SeekFrom::End(0)).map_err(io(&path, "seek in"))?;
         Ok(Self {
@@ -174,6 +200,8 @@ impl Rows {
 pub struct Journal {
     lines: BufWriter<File>,
     path: PathBuf,
+    /// Held for as long as the journal is open; the system releases it even when the process is killed.
+    _lock: File,
     pub features: Rows,
     pub logits: Rows,
 }
@@ -195,11 +223,23 @@ impl Journal {
         resume: bool,
     ) -> Result<(Self, Vec<Record>), JournalError> {
         fs::create_dir_all(folder).map_err(io(folder, "create"))?;
+        let lock_path = folder.join("lock");
+        let lock = File::create(&lock_path).map_err(io(&lock_path, "create"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(JournalError::Locked {
+                    path: folder.into(),
+                });
+            }
+            Err(std::fs::TryLockError::Error(e)) => return Err(io(&lock_path, "lock")(e)),
+        }
+        let finished = folder.join("finished");
         let plan_path = folder.join("plan.json");
         let path = folder.join("records.jsonl");
         let mut records = Vec::new();
         let mut kept = 0;
-        if resume && plan_path.exists() && path.exists() {
+        if resume && path.exists() {
             let text = fs::read(&plan_path).map_err(io(&plan_path, "read"))?;
             let found: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
             if let Some(difference) = first_difference(plan, &found) {
@@ -212,6 +252,7 @@ impl Journal {
         } else {
             // A new plan first, then an empty journal: a kill in between leaves nothing to resume from.
             let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(&finished);
             let text = serde_json::to_vec_pretty(plan).unwrap_or_default();
             write_atomically(&plan_path, &text).map_err(io(&plan_path, "write"))?;
         }
@@ -239,15 +280,21 @@ impl Journal {
         let journal = Self {
             lines,
             path,
+            _lock: lock,
             features: Rows::open(folder.join("features.f32"), widths.features, features)?,
             logits: Rows::open(folder.join("logits.f32"), widths.logits, logits)?,
         };
         Ok((journal, records))
     }
 
-    /// True if `folder` holds the beginnings of a run.
-    pub fn exists(folder: &Path) -> bool {
-        folder.join("records.jsonl").exists()
+    /// True if `folder` holds a run that did not come to its end.
+    pub fn is_unfinished(folder: &Path) -> bool {
+        folder.join("records.jsonl").exists() && !folder.join("finished").exists()
+    }
+
+    /// Notes that every record is there and the results are written.
+    pub fn finish(folder: &Path) -> std::io::Result<()> {
+        File::create(folder.join("finished")).map(drop)
     }
 
     /// Appends the records of a batch; their rows are already pushed.
@@ -330,6 +377,7 @@ mod tests {
         Record::Skipped {
             pair,
             reason: "x".into(),
+            stamp: 0,
         }
     }
 

@@ -31,6 +31,10 @@ impl Labels {
         Ok(Self { names })
     }
 
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

@@ -26,7 +26,7 @@ pub use evaluate::EvaluateError;
 pub use journal::{JournalError, write_atomically};
 pub use judges::JudgeError;
 pub use labels::Labels;
-pub use run::{Progress, RunError};
+pub use run::{Maps, Progress, RunError};
 pub use scores::{Fingerprint, Group, Left, SCHEMA, Score, Scores, SkippedFile, Summary, Tool};
 pub use settings::{Family, FidFeatures, Protocol, Selection, Settings};
 pub use work::{PlanError, order};
@@ -136,8 +136,8 @@ pub struct Place<'a> {
     /// Folder of the journal.
     pub journal: &'a Path,
     pub resume: bool,
-    /// Folder of heat maps, if they are wanted.
-    pub maps: Option<&'a Path>,
+    /// Takes heat maps, if they are wanted.
+    pub maps: Option<Maps<'a>>,
 }
 
 /// Scores all pairs.
@@ -167,6 +167,12 @@ pub fn score<B: MetricBackend + 'static>(
         fingerprints.judge("classifier", &judge);
         let (name, judge) = build_judge(backend, judge)?;
         let [logits, embedding] = judge_widths(backend, &name, &judge)?;
+        if !inputs.labels.is_empty() && inputs.labels.len() != logits {
+            return Err(ScoreError::Usage(format!(
+                "{} class names are given, but the classifier {name} has {logits} classes; give the right --labels",
+                inputs.labels.len()
+            )));
+        }
         classes = Some(logits);
         if settings.fid_features == FidFeatures::Embedding {
             widths.features = embedding;
@@ -281,8 +287,9 @@ pub fn score<B: MetricBackend + 'static>(
         classifier,
         oracles: oracles.clone(),
         summary: Scores::summarise(&groups),
+        summary_by_method: Scores::summarise_methods(&groups),
         summary_ddof: 0,
-        fingerprints: fingerprints.finish(&groups),
+        fingerprints: fingerprints.finish(&groups, &settings, inputs.reference.is_some()),
         groups,
         left_out: Left {
             unpaired_originals: names(&inputs.pairing.unpaired_originals),
@@ -349,9 +356,19 @@ fn fit(
             "--fid-features embedding needs a classifier network; give --classifier CARD".into(),
         ));
     }
-    if settings.protocol == Protocol::Published {
-        settings.fid_resize = crate::tensor::Resize::Tf1;
-        settings.range = [-1.0, 1.0];
+    let defaults = Settings::default();
+    let as_published =
+        settings.fid_resize == defaults.fid_resize && settings.range == defaults.range;
+    if settings.protocol == Protocol::Published && !as_published {
+        return Err(ScoreError::Usage(
+            "--protocol published fixes the range to -1,1 and the resize to tf1; leave --range and --fid-resize out".into(),
+        ));
+    }
+    let perceptual = [Family::Lpips, Family::Diversity];
+    if settings.maps && !perceptual.iter().any(|f| settings.selection.has(*f)) {
+        return Err(ScoreError::Usage(
+            "--maps shows LPIPS; add lpips to --metrics".into(),
+        ));
     }
     Ok(settings)
 }

@@ -8,11 +8,10 @@ use std::sync::mpsc::sync_channel;
 use rayon::prelude::*;
 
 use super::evaluate::{Decoded, EvaluateError, Evaluator, Extremes};
-use super::journal::{Journal, JournalError, Record};
-use super::settings::{Protocol, Settings};
+use super::journal::{Journal, JournalError, Record, stamp};
+use super::settings::{Family, Protocol, Settings};
 use super::work::Work;
 use crate::images::{self, Image, ImageError, Limits};
-use crate::report::heat_map;
 use crate::tensor::Backend;
 
 /// Why a run stopped. What was computed before is in the journal.
@@ -24,9 +23,16 @@ pub enum RunError {
     Evaluate(#[from] EvaluateError),
     #[error(transparent)]
     Journal(#[from] JournalError),
-    #[error("{path}: cannot write the heat map: {reason}")]
-    Map { path: PathBuf, reason: String },
+    #[error("the heat map of {pair:?}: {reason}")]
+    Map { pair: String, reason: String },
+    #[error(
+        "{file} was changed after it had been scored; delete the journal folder to score everything anew"
+    )]
+    Changed { file: PathBuf },
 }
+
+/// Takes the LPIPS heat map of a pair: index, name, values row by row, width.
+pub type Maps<'a> = &'a mut dyn FnMut(usize, &str, &[f32], usize) -> Result<(), String>;
 
 /// Told how far a run is: what is being done, how many of how many.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
@@ -34,6 +40,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
 /// A pair with its images, or why it cannot be used.
 struct Item {
     pair: usize,
+    stamp: u64,
     images: Result<(Arc<Image>, Image), String>,
 }
 
@@ -66,9 +73,10 @@ pub fn run<B: Backend + 'static>(
     evaluator: &mut Evaluator<'_, B>,
     journal: &mut Journal,
     records: &mut Vec<Record>,
-    maps: Option<&Path>,
+    maps: Option<Maps<'_>>,
     progress: Progress<'_>,
 ) -> Result<(), RunError> {
+    check_unchanged(evaluator.work, records)?;
     let position = Position::after(records);
     for record in records.iter() {
         match record {
@@ -122,6 +130,7 @@ fn references<B: Backend + 'static>(
                     reference: i,
                     features: None,
                     reason: Some(e.to_string()),
+                    stamp: stamp(&[&paths[i]]),
                 }),
                 Err(e) => return Err(RunError::Bad(e.to_string())),
             }
@@ -143,7 +152,7 @@ fn pairs<B: Backend + 'static>(
     journal: &mut Journal,
     records: &mut Vec<Record>,
     first: usize,
-    maps: Option<&Path>,
+    mut maps: Option<Maps<'_>>,
     progress: Progress<'_>,
 ) -> Result<(), RunError> {
     let work = evaluator.work;
@@ -157,7 +166,8 @@ fn pairs<B: Backend + 'static>(
             let limits = limits(settings);
             let mut kept: HashMap<usize, Arc<Image>> = HashMap::new();
             for start in (first..total).step_by(batch) {
-                let items = decode(work, start..(start + batch).min(total), &limits, &mut kept);
+                let range = start..(start + batch).min(total);
+                let items = decode(work, settings, range, &limits, &mut kept);
                 if send.send(items).is_err() {
                     return;
                 }
@@ -173,6 +183,7 @@ fn pairs<B: Backend + 'static>(
                 match item.images {
                     Ok((original, counterfactual)) => good.push(Decoded {
                         pair: item.pair,
+                        stamp: item.stamp,
                         original,
                         counterfactual,
                     }),
@@ -181,6 +192,7 @@ fn pairs<B: Backend + 'static>(
                         new.push(Record::Skipped {
                             pair: item.pair,
                             reason,
+                            stamp: item.stamp,
                         });
                     }
                     Err(reason) => return Err(RunError::Bad(reason)),
@@ -189,8 +201,8 @@ fn pairs<B: Backend + 'static>(
             if !good.is_empty() {
                 new.extend(evaluator.batch(&good, journal)?);
             }
-            if let Some(folder) = maps {
-                write_maps(evaluator, &good, folder)?;
+            if let Some(take) = maps.as_mut() {
+                send_maps(evaluator, &good, take)?;
             }
             new.sort_by_key(|r| match r {
                 Record::Pair(p) => (1, p.pair),
@@ -206,6 +218,25 @@ fn pairs<B: Backend + 'static>(
     })
 }
 
+/// An error if an image is too small for the backbone of LPIPS.
+fn large_enough(
+    settings: &Settings,
+    file: &Path,
+    [width, height]: [usize; 2],
+) -> Result<(), String> {
+    let perceptual = [Family::Lpips, Family::Diversity];
+    let wanted = perceptual.iter().any(|f| settings.selection.has(*f));
+    let least = settings.lpips.min_side();
+    if !wanted || width.min(height) >= least {
+        return Ok(());
+    }
+    Err(format!(
+        "{} is {width}x{height}, too small for LPIPS with {}, which needs {least}x{least}; leave lpips and diversity out with --metrics",
+        file.display(),
+        settings.lpips.name()
+    ))
+}
+
 fn limits(settings: &Settings) -> Limits {
     Limits {
         max_pixels: settings.max_pixels,
@@ -215,6 +246,7 @@ fn limits(settings: &Settings) -> Limits {
 /// Decodes a range of pairs; originals of the range before are reused.
 fn decode(
     work: &Work,
+    settings: &Settings,
     range: std::ops::Range<usize>,
     limits: &Limits,
     kept: &mut HashMap<usize, Arc<Image>>,
@@ -245,6 +277,7 @@ fn decode(
         .into_par_iter()
         .map(|pair| {
             let planned = &work.pairs[pair];
+            let stamp = stamp(&[&planned.pair.original, &planned.pair.counterfactual]);
             let images = match kept.get(&planned.original) {
                 None => Err(bad[&planned.original].clone()),
                 Some(original) => images::read(&planned.pair.counterfactual, limits)
@@ -252,7 +285,8 @@ fn decode(
                     .and_then(|counterfactual| {
                         let sizes = [original.as_ref(), &counterfactual].map(|i| [i.width, i.height]);
                         if sizes[0] == sizes[1] {
-                            return Ok((Arc::clone(original), counterfactual));
+                            return large_enough(settings, &planned.pair.counterfactual, sizes[1])
+                                .map(|()| (Arc::clone(original), counterfactual));
                         }
                         Err(format!(
                             "{} is {}x{}, but its original {} is {}x{}; the two images of a pair must have one size",
@@ -265,29 +299,55 @@ fn decode(
                         ))
                     }),
             };
-            Item { pair, images }
+            Item {
+                pair,
+                stamp,
+                images,
+            }
         })
         .collect()
 }
 
-fn write_maps<B: Backend + 'static>(
+fn send_maps<B: Backend + 'static>(
     evaluator: &Evaluator<'_, B>,
     batch: &[Decoded],
-    folder: &Path,
+    take: &mut Maps<'_>,
 ) -> Result<(), RunError> {
     for decoded in batch {
         let Some(map) = evaluator.map(decoded)? else {
             return Ok(());
         };
         let name = &evaluator.work.pairs[decoded.pair].pair.name;
-        let path = folder.join(format!("{name}.png"));
-        let width = decoded.original.width;
-        heat_map::write(&path, &map, width).map_err(|reason| RunError::Map {
-            path: path.clone(),
+        take(decoded.pair, name, &map, decoded.original.width).map_err(|reason| RunError::Map {
+            pair: name.clone(),
             reason,
         })?;
     }
     Ok(())
+}
+
+/// An error if a file of a finished record is not what it was then.
+fn check_unchanged(work: &Work, records: &[Record]) -> Result<(), RunError> {
+    let changed = records.par_iter().find_map_first(|record| {
+        let (files, then): (Vec<&Path>, u64) = match record {
+            Record::Pair(p) => (pair_files(work, p.pair), p.stamp),
+            Record::Skipped { pair, stamp, .. } => (pair_files(work, *pair), *stamp),
+            Record::Reference {
+                reference, stamp, ..
+            } => (vec![&work.references[*reference]], *stamp),
+            Record::Original { .. } => return None,
+        };
+        (stamp(&files) != then).then(|| files[files.len() - 1].to_path_buf())
+    });
+    match changed {
+        Some(file) => Err(RunError::Changed { file }),
+        None => Ok(()),
+    }
+}
+
+fn pair_files(work: &Work, pair: usize) -> Vec<&Path> {
+    let pair = &work.pairs[pair].pair;
+    vec![&pair.original, &pair.counterfactual]
 }
 
 /// Darkest and brightest pixel of every group, read from all its images (published protocol only).
@@ -296,13 +356,15 @@ pub fn extremes(
     settings: &Settings,
     progress: Progress<'_>,
 ) -> Result<Vec<Extremes>, RunError> {
-    if settings.protocol != Protocol::Published {
+    let perceptual = [Family::Lpips, Family::Diversity];
+    let wanted = perceptual.iter().any(|f| settings.selection.has(*f));
+    if settings.protocol != Protocol::Published || !wanted {
         return Ok(Vec::new());
     }
     let limits = limits(settings);
     let mut all = Vec::with_capacity(work.groups.len());
     for (done, group) in work.groups.iter().enumerate() {
-        let ranges: Vec<Result<[[u8; 2]; 2], ImageError>> = group
+        let ranges: Vec<Result<Option<[[u8; 2]; 2]>, ImageError>> = group
             .pairs
             .clone()
             .into_par_iter()
@@ -310,7 +372,10 @@ pub fn extremes(
                 let p = &work.pairs[pair].pair;
                 let original = images::read(&p.original, &limits)?;
                 let counterfactual = images::read(&p.counterfactual, &limits)?;
-                Ok([range(&original), range(&counterfactual)])
+                // A pair that will be refused for its sizes takes no part.
+                let same = [original.width, original.height]
+                    == [counterfactual.width, counterfactual.height];
+                Ok(same.then(|| [range(&original), range(&counterfactual)]))
             })
             .collect();
         let mut extremes = Extremes {
@@ -319,7 +384,8 @@ pub fn extremes(
         };
         for found in ranges {
             match found {
-                Ok([o, c]) => {
+                Ok(None) => {}
+                Ok(Some([o, c])) => {
                     extremes.original = join(extremes.original, o);
                     extremes.counterfactual = join(extremes.counterfactual, c);
                 }

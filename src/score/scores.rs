@@ -116,6 +116,10 @@ pub struct Fingerprint {
     pub preprocessing: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
+    /// Options that change the number: the real set, neighbours, subsets, splits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<String>,
+    pub reject_invalid: bool,
     pub foil: String,
 }
 
@@ -154,7 +158,11 @@ pub struct Scores {
     pub classifier: Option<String>,
     pub oracles: Vec<String>,
     pub groups: Vec<Group>,
+    /// Over all groups; empty if there are several methods, which must not be averaged.
     pub summary: BTreeMap<String, Summary>,
+    /// Over the groups of each method, if methods are named.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub summary_by_method: BTreeMap<String, BTreeMap<String, Summary>>,
     /// Divisor of `summary.*.std`: n − ddof.
     pub summary_ddof: usize,
     pub fingerprints: BTreeMap<String, Fingerprint>,
@@ -163,8 +171,29 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Mean and population std over the groups that have a value.
+    /// Mean and population std over the groups that have a value; nothing if they are of several methods.
     pub fn summarise(groups: &[Group]) -> BTreeMap<String, Summary> {
+        let one = groups.windows(2).all(|g| g[0].method == g[1].method);
+        if one {
+            Self::summarise_all(groups.iter())
+        } else {
+            BTreeMap::new()
+        }
+    }
+
+    /// The same for each method by itself.
+    pub fn summarise_methods(groups: &[Group]) -> BTreeMap<String, BTreeMap<String, Summary>> {
+        let methods: Vec<&String> = groups.iter().filter_map(|g| g.method.as_ref()).collect();
+        methods
+            .into_iter()
+            .map(|method| {
+                let own = groups.iter().filter(|g| g.method.as_ref() == Some(method));
+                (method.clone(), Self::summarise_all(own))
+            })
+            .collect()
+    }
+
+    fn summarise_all<'a>(groups: impl Iterator<Item = &'a Group>) -> BTreeMap<String, Summary> {
         let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for group in groups {
             for (name, score) in &group.scores {

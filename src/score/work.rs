@@ -40,6 +40,8 @@ pub struct Work {
     pub references: Vec<PathBuf>,
     /// The last pair that uses each original.
     pub last_use: Vec<usize>,
+    /// True if the class of some original is not given.
+    pub unknown_source: bool,
     /// True if an original has several counterfactuals in one group.
     pub has_sets: bool,
 }
@@ -47,8 +49,11 @@ pub struct Work {
 /// Why the work cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    #[error("{0}")]
-    Label(String),
+    #[error("{place}: {reason}")]
+    Label { place: String, reason: String },
+    /// A wrong value of an option that applies to all pairs.
+    #[error("{option}: {reason}")]
+    Option { option: String, reason: String },
     #[error(transparent)]
     Image(#[from] ImageError),
 }
@@ -84,16 +89,32 @@ impl Work {
             groups: Vec::new(),
             references: Vec::new(),
             last_use: Vec::new(),
+            unknown_source: false,
             has_sets: false,
         };
         let mut original_index: HashMap<&Path, usize> = HashMap::new();
         for (index, pair) in pairs.iter().enumerate() {
-            let resolve = |role: &str, label: Option<&str>| {
-                label
+            // Without a classifier nothing needs the numbers of classes; their names still title the groups.
+            let resolve = |role: &str, own: Option<&str>, given: Option<&str>| match classes {
+                None => Ok(None),
+                Some(_) => own
+                    .or(given)
                     .map(|l| labels.resolve(l, classes))
                     .transpose()
-                    .map_err(|e| PlanError::Label(format!("{role} of {:?}: {e}", pair.name)))
+                    .map_err(|reason| match own {
+                        Some(_) => PlanError::Label {
+                            place: format!("{role} of {:?}", pair.name),
+                            reason,
+                        },
+                        None => PlanError::Option {
+                            option: format!("--{role}"),
+                            reason,
+                        },
+                    }),
             };
+            let source_class = resolve("source", pair.source.as_deref(), source)?;
+            let target_class = resolve("target", pair.target.as_deref(), target)?;
+            work.unknown_source |= source_class.is_none();
             let source = pair.source.as_deref().or(source);
             let target = pair.target.as_deref().or(target);
             let original = *original_index.entry(&pair.original).or_insert_with(|| {
@@ -135,8 +156,8 @@ impl Work {
                 original,
                 group,
                 set,
-                source: resolve("source", source)?,
-                target: resolve("target", target)?,
+                source: source_class,
+                target: target_class,
             });
         }
         if let Some(folder) = reference {
@@ -153,7 +174,7 @@ impl Work {
                 .into_iter()
                 .flatten()
                 .map(|name| folder.join(name))
-                .find(|path| path.is_dir());
+                .find(|path| self.references.iter().any(|r| r.starts_with(path)));
             let root = own.as_deref().unwrap_or(folder);
             let members: Vec<usize> = (0..self.references.len())
                 .filter(|&i| self.references[i].starts_with(root))

@@ -200,6 +200,13 @@ impl Pool {
     pub fn output(&self, h: usize, w: usize) -> Result<[usize; 2], TensorError> {
         let padding = Padding::all(self.padding);
         let kernel = [self.kernel, self.kernel];
+        if 2 * self.padding > self.kernel {
+            return Err(TensorError::Shape {
+                operation: "pooling",
+                expected: format!("padding of at most half the window, {}", self.kernel / 2),
+                found: format!("{}", self.padding),
+            });
+        }
         let [floor_h, floor_w] = window_output("pooling", h, w, kernel, self.stride, padding)?;
         let grow = |size: usize, floor: usize| {
             let covered = (floor - 1) * self.stride + self.kernel;
@@ -223,7 +230,7 @@ fn window_output(
         h + padding.top + padding.bottom,
         w + padding.left + padding.right,
     );
-    if rows < kernel[0] || columns < kernel[1] || stride == 0 {
+    if kernel.contains(&0) || stride == 0 || rows < kernel[0] || columns < kernel[1] {
         return Err(TensorError::TooSmall {
             operation,
             height: h,

@@ -73,7 +73,7 @@ fn unknown_names_list_the_known_ones() {
     fails(&folders.score(&["--device", "cuda"]), 2, &["cpu"]);
     fails(
         &folders.score(&["--classifier", "squeezenet"]),
-        1,
+        2,
         &["squeezenet1_1_caffe"],
     );
     fails(&folders.score(&["--batch", "0"]), 2, &["batch"]);
@@ -91,8 +91,16 @@ fn labels_that_make_no_sense_are_named() {
         "--target",
     ];
     let with = |target| [&classifier[..], &[target]].concat();
-    fails(&folders.score(&with("espreso")), 1, &["espreso"]);
-    fails(&folders.score(&with("1000")), 1, &["1000", "0 to 999"]);
+    fails(
+        &folders.score(&with("espreso")),
+        2,
+        &["--target", "espreso"],
+    );
+    fails(
+        &folders.score(&with("1000")),
+        2,
+        &["--target", "1000", "0 to 999"],
+    );
     let missing = folders.path("none.txt").display().to_string();
     let mut more = with("espresso");
     more.extend(["--labels", &missing]);

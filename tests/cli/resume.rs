@@ -169,3 +169,51 @@ fn resuming_with_other_options_is_refused_and_names_them() {
     let output = folders.score(&["--metrics", "l1,lpips", "--out", &out, "--resume"]);
     fails(&output, 1, &["metrics", "--out"]);
 }
+
+#[test]
+fn a_journal_with_missing_features_or_plan_is_refused_and_never_filled_with_zeros() {
+    let folders = Folders::with_pairs(3, 64);
+    let out = folders.path("out").display().to_string();
+    let options = ["--metrics", "fid", "--out", &out, "--resume"];
+    assert!(folders.score(&options).status.success());
+    let features = folders.path("out/journal/features.f32");
+    let whole = std::fs::read(&features).unwrap();
+    std::fs::write(&features, &whole[..whole.len() / 2]).unwrap();
+    fails(&folders.score(&options), 1, &["features.f32"]);
+    std::fs::write(&features, whole).unwrap();
+    assert!(folders.score(&options).status.success());
+    std::fs::remove_file(folders.path("out/journal/plan.json")).unwrap();
+    fails(&folders.score(&options), 1, &["plan.json"]);
+}
+
+#[test]
+fn an_image_changed_after_it_was_scored_is_named_on_resume() {
+    let folders = Folders::with_pairs(3, 64);
+    let out = folders.path("out").display().to_string();
+    let options = ["--metrics", "l1", "--out", &out, "--resume"];
+    assert!(folders.score(&options).status.success());
+    folders.save("counterfactuals", "001.png", &picture(77, 64, 3));
+    fails(&folders.score(&options), 1, &["001.png", "changed"]);
+}
+
+#[test]
+fn a_usage_error_leaves_finished_results_alone() {
+    let folders = Folders::with_pairs(2, 64);
+    let out = folders.path("out").display().to_string();
+    assert!(
+        folders
+            .score(&["--metrics", "l1", "--out", &out])
+            .status
+            .success()
+    );
+    let before = results(&folders.path("out"));
+    let output = folders.score(&["--metrics", "validity", "--out", &out]);
+    fails(&output, 2, &["--classifier"]);
+    assert!(before == results(&folders.path("out")));
+    assert!(
+        folders
+            .score(&["--metrics", "l2", "--out", &out])
+            .status
+            .success()
+    );
+}

@@ -296,7 +296,7 @@ fn heat_maps_are_written_on_request() {
     let folders = Folders::with_pairs(2, 64);
     let out = folders.path("out").display().to_string();
     folders.json(&["--metrics", "lpips", "--out", &out, "--maps"]);
-    let map = image::open(folders.path("out/maps/001.png"))
+    let map = image::open(folders.path("out/maps/000001-001.png"))
         .unwrap()
         .to_rgb8();
     assert_eq!(map.dimensions(), (64, 64));
@@ -343,4 +343,110 @@ fn a_manifest_names_pairs_groups_and_methods() {
         (&"fast".into(), &2.into())
     );
     assert_eq!(groups[1]["name"], "1->2");
+}
+
+#[test]
+fn heat_maps_stay_in_their_folder_whatever_the_manifest_names() {
+    let folders = Folders::with_pairs(2, 64);
+    let counterfactual = folders.path("counterfactuals/000.png");
+    let before = std::fs::read(&counterfactual).unwrap();
+    let manifest = folders.path("pairs.csv");
+    let text = format!(
+        "original,counterfactual\noriginals/000.png,{}\noriginals/001.png,sub/../counterfactuals/001.png\n",
+        counterfactual.display()
+    );
+    std::fs::create_dir(folders.path("sub")).unwrap();
+    std::fs::write(&manifest, text).unwrap();
+    let output = crate::folders::foil(&folders.path("home"))
+        .args([
+            "score",
+            "--quiet",
+            "--metrics",
+            "lpips",
+            "--maps",
+            "--manifest",
+        ])
+        .arg(&manifest)
+        .arg("--out")
+        .arg(folders.path("out"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        before == std::fs::read(&counterfactual).unwrap(),
+        "the input was overwritten"
+    );
+    let maps = std::fs::read_dir(folders.path("out/maps")).unwrap().count();
+    assert_eq!(maps, 2);
+}
+
+#[test]
+fn named_classes_title_groups_even_without_a_classifier() {
+    let folders = Folders::new();
+    for folder in ["originals", "counterfactuals"] {
+        folders.save(folder, "cat_to_dog/a.png", &picture(1, 64, 0));
+    }
+    let json = folders.json(&["--metrics", "lp"]);
+    assert_eq!(json["groups"][0]["source"], "cat");
+    assert_eq!(json["groups"][0]["name"], "cat->dog");
+}
+
+#[test]
+fn methods_are_summed_up_one_by_one() {
+    let folders = Folders::with_pairs(4, 64);
+    let manifest = folders.path("pairs.csv");
+    let mut text = String::from("original,counterfactual,group,method\n");
+    for (i, [group, method]) in [["x", "A"], ["y", "A"], ["x", "B"], ["y", "B"]]
+        .iter()
+        .enumerate()
+    {
+        text += &format!("originals/00{i}.png,counterfactuals/00{i}.png,{group},{method}\n");
+    }
+    std::fs::write(&manifest, text).unwrap();
+    let output = crate::folders::foil(&folders.path("home"))
+        .args([
+            "score",
+            "--quiet",
+            "--json",
+            "--metrics",
+            "l1",
+            "--manifest",
+        ])
+        .arg(&manifest)
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["summary"], serde_json::json!({}));
+    assert_eq!(json["summary_by_method"]["B"]["l1"]["groups"], 2);
+}
+
+#[test]
+fn an_oracle_with_other_classes_is_refused() {
+    let folders = Folders::with_pairs(1, 64);
+    let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("weights");
+    let labels: Vec<String> = (0..1000).rev().map(|i| format!("\"c{i}\"")).collect();
+    let card = format!(
+        "name = \"other\"\narchitecture = \"squeezenet1_1\"\nfile = \"{}\"\nlicence = \"test\"\nlabels = [{}]\n",
+        shipped
+            .join("squeezenet1_1_caffe_f16.safetensors")
+            .display(),
+        labels.join(", ")
+    );
+    std::fs::write(folders.path("other.toml"), card).unwrap();
+    let oracle = folders.path("other.toml").display().to_string();
+    let output = folders.score(&[
+        "--classifier",
+        "squeezenet1_1_caffe",
+        "--oracle",
+        &oracle,
+        "--target",
+        "1",
+        "--metrics",
+        "validity",
+    ]);
+    fails(&output, 2, &["other", "squeezenet1_1_caffe", "classes"]);
 }

@@ -177,12 +177,21 @@ pub fn diversity(arrays: &TypedArrays, setup: &Setup<'_>) -> anyhow::Result<Foun
 }
 
 fn differences(arrays: &TypedArrays) -> anyhow::Result<Vec<DifferenceSums>> {
-    let (a, b) = (arrays.f32("a")?, arrays.f32("b")?);
-    if a.shape != b.shape || a.shape.is_empty() || a.is_empty() {
-        let expected = format!("the shape of `a`, {:?}, with at least one image", a.shape);
-        bail!(arrays.unexpected("b", &expected, format!("{:?}", b.shape)));
+    let (a, b) = (&arrays.get("a")?.shape, &arrays.get("b")?.shape);
+    if a.is_empty() || a.contains(&0) {
+        bail!(arrays.unexpected("a", "at least one image [n, …]", format!("{a:?}")));
     }
-    Ok(per_image(&a.data, &b.data, a.len() / a.shape[0])?)
+    if a != b {
+        let expected = format!("the shape of `a`, {a:?}");
+        bail!(arrays.unexpected("b", &expected, format!("{b:?}")));
+    }
+    let (x, y) = (arrays.f64("a")?, arrays.f64("b")?);
+    for (name, values) in [("a", &x), ("b", &y)] {
+        if let Some(value) = values.iter().find(|v| !v.is_finite()) {
+            bail!(arrays.unexpected(name, "finite values", value.to_string()));
+        }
+    }
+    Ok(per_image(&x, &y, x.len() / a[0])?)
 }
 
 /// Mean over images, or one number for the whole array in the published protocol.

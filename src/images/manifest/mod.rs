@@ -172,7 +172,15 @@ impl Manifest<'_> {
     fn check_duplicates(&self, pairs: &[Pair], lines: &[u64]) -> Result<(), ImageError> {
         let mut seen = HashMap::new();
         for (pair, &line) in pairs.iter().zip(lines) {
-            if let Some(first) = seen.insert((&pair.original, &pair.counterfactual), line) {
+            if let Some(first) = seen.insert(
+                (
+                    &pair.original,
+                    &pair.counterfactual,
+                    &pair.group,
+                    &pair.method,
+                ),
+                line,
+            ) {
                 let found = format!(
                     "{} and {} again, as in line {first}",
                     pair.original.display(),

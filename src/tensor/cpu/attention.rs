@@ -24,7 +24,7 @@ pub fn run(
     }
     if let Some(bias) = bias {
         let b = bias.shape();
-        let expected = Shape::new(b.n, heads, tokens, tokens);
+        let expected = Shape::new(b.n.max(1), heads, tokens, tokens);
         super::tensor::expect_shape("attention bias", expected, b)?;
     }
     let c = shape.c / 3;

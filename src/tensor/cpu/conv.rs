@@ -36,6 +36,7 @@ impl Packed {
         let fits = weight.shape == expected
             || (kh * kw == 1 && weight.shape.get(..2) == Some(&expected[..2]) && trailing_ones);
         let divides = spec.groups > 0
+            && spec.outputs > 0
             && spec.inputs.is_multiple_of(spec.groups)
             && spec.outputs.is_multiple_of(spec.groups);
         if !fits || !divides || !(bias.is_empty() || bias.len() == spec.outputs) {

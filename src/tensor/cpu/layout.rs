@@ -83,10 +83,13 @@ pub fn crop(
     width: usize,
 ) -> Result<Tensor, TensorError> {
     let shape = x.shape();
-    if top + height > shape.h || left + width > shape.w {
+    let inside = |start: usize, size: usize, all: usize| {
+        start.checked_add(size).is_some_and(|end| end <= all)
+    };
+    if !inside(top, height, shape.h) || !inside(left, width, shape.w) {
         return Err(TensorError::Shape {
             operation: "crop",
-            expected: format!("at least {}x{}", top + height, left + width),
+            expected: format!("room for {height}x{width} from ({top}, {left})"),
             found: format!("{}x{}", shape.h, shape.w),
         });
     }

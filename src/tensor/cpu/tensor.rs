@@ -46,7 +46,9 @@ impl Tensor {
     }
 
     pub fn view(&self, shape: Shape) -> Result<Self, TensorError> {
-        if shape.len() != self.shape.len() {
+        let sides = [shape.n, shape.h, shape.w, shape.c];
+        let len = sides.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        if len != Some(self.shape.len()) {
             return Err(TensorError::Shape {
                 operation: "view",
                 expected: format!("{} values", self.shape.len()),
