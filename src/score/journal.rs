@@ -423,6 +423,11 @@ mod tests {
         let plan = serde_json::json!({"lpips": "alex"});
         let (mut journal, _) = Journal::open(folder.path(), &plan, widths, false).unwrap();
         journal.append(&[skipped(0)]).unwrap();
+        assert!(matches!(
+            Journal::open(folder.path(), &plan, widths, true),
+            Err(JournalError::Locked { .. })
+        ));
+        drop(journal);
         let other = serde_json::json!({"lpips": "vgg"});
         let error = Journal::open(folder.path(), &other, widths, true)
             .err()
