@@ -106,7 +106,9 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                     .copied()
                     .flatten()
             });
-            let opinion = |views: &Views| opinion(views.logits.row(at), planned.target, source);
+            let opinion = |views: &Views, (name, _): &(String, Judge<B>)| {
+                opinion(name, views.logits.row(at), planned.target, source)
+            };
             let needs_difference = [Family::Lp, Family::ElasticNet]
                 .iter()
                 .any(|f| self.settings.selection.has(*f));
@@ -120,8 +122,16 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
             records.push(Record::Pair(Box::new(PairRecord {
                 pair: decoded.pair,
                 source,
-                classifier: classifier.as_ref().map(opinion).transpose()?,
-                oracles: oracles.iter().map(opinion).collect::<Result<_, _>>()?,
+                classifier: classifier
+                    .as_ref()
+                    .zip(self.models.classifier.as_ref())
+                    .map(|(views, judge)| opinion(views, judge))
+                    .transpose()?,
+                oracles: oracles
+                    .iter()
+                    .zip(&self.models.oracles)
+                    .map(|(views, judge)| opinion(views, judge))
+                    .collect::<Result<_, _>>()?,
                 mean_probability: mean_probability(&oracles, at),
                 difference,
                 stamp: decoded.stamp,
@@ -344,6 +354,7 @@ fn argmax(logits: &Array) -> Result<Vec<usize>, MetricError> {
 }
 
 fn opinion(
+    judge: &str,
     logits: &[f32],
     target: Option<usize>,
     source: Option<usize>,
@@ -356,7 +367,7 @@ fn opinion(
             .map(|l| {
                 probabilities.get(l).copied().ok_or_else(|| {
                     EvaluateError::Label(format!(
-                        "{role} class {l} is out of range: the logits have {} classes",
+                        "{role} class {l} is out of range for {judge}, which has {} classes",
                         logits.len()
                     ))
                 })

@@ -117,12 +117,21 @@ fn read_csv(path: &Path, pairs: &[Pair]) -> Result<Array, String> {
             return Err(format!("{file}: line {}: {key:?} occurs twice", row.0));
         }
     }
+    let mut used = std::collections::HashSet::new();
     for pair in pairs {
         let row = by_name
             .get(&pair.name)
             .or_else(|| by_name.get(&stem(&pair.counterfactual.to_string_lossy())))
             .ok_or_else(|| format!("{file}: no row for the counterfactual {:?}", pair.name))?;
+        used.insert(row.0);
         data.extend(parse(row.0, &row.1)?);
+    }
+    if let Some(extra) = body.iter().find(|row| !used.contains(&row.0)) {
+        return Err(format!(
+            "{file}: line {}: no pair has the counterfactual {:?}; remove the row, or add the image",
+            extra.0,
+            extra.1.get(0).unwrap_or_default()
+        ));
     }
     Array::new([pairs.len(), classes], data).map_err(|e| format!("{file}: {e}"))
 }

@@ -11,7 +11,7 @@ use crate::metrics::kid::{RandomSubsets, Subset, kid_bootstrap, kid_full, kid_su
 use crate::metrics::prdc::Rim;
 use crate::metrics::{Matrix, inception_score};
 use crate::score::{Score, Settings, realism};
-use crate::stats::interval::Bootstrap;
+use crate::stats::interval::{Bootstrap, mean_interval};
 use crate::tensor::{Array, TypedArrays};
 
 /// Options of the kernel distance.
@@ -161,7 +161,8 @@ pub fn inception(arrays: &TypedArrays, splits: usize, seed: u64) -> anyhow::Resu
             std: result.std_sample,
             ..Score::default()
         };
-        found.score("inception_score", &score);
+        let interval = mean_interval(&result.per_chunk).and_then(|m| m.interval());
+        found.score("inception_score", &score.with_interval(interval));
         found.add("per_chunk", json!(result.per_chunk));
         return Ok(found);
     }
