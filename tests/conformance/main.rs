@@ -3,3 +3,4 @@
 mod cli;
 mod fails;
 mod golden;
+mod orthogonal;
