@@ -22,5 +22,6 @@ pub use spec::{
     Activation, Attention, Conv, Norm, Padding, Pool, PoolKind, QkvLayout, Resize, Shape,
     TensorError,
 };
+pub(crate) use state_dict::shorten;
 pub use state_dict::{StateDict, StateDictError};
 pub use typed::{ArrayError, TypedArray, TypedArrays, Values};

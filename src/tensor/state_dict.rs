@@ -203,8 +203,8 @@ impl StateDict {
     }
 }
 
-/// A name out of a file, made short and printable for a message.
-fn shorten(text: &str) -> String {
+/// Text out of a file, made short and printable for a message.
+pub(crate) fn shorten(text: &str) -> String {
     const LONGEST: usize = 120;
     let mut short: String = text
         .chars()

@@ -86,6 +86,24 @@ impl Folders {
         self.command(more).output().unwrap()
     }
 
+    /// `scores.json` of the pairs that a manifest of this text names.
+    pub fn manifest_json(&self, text: &str, more: &[&str]) -> serde_json::Value {
+        let manifest = self.path("pairs.csv");
+        std::fs::write(&manifest, text).unwrap();
+        let output = foil(&self.path("home"))
+            .args(["score", "--json", "--quiet", "--manifest"])
+            .arg(&manifest)
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     /// `scores.json` as printed by `--json`.
     pub fn json(&self, more: &[&str]) -> serde_json::Value {
         let mut all = vec!["--json", "--quiet"];

@@ -309,33 +309,13 @@ fn heat_maps_are_written_on_request() {
 #[test]
 fn a_manifest_names_pairs_groups_and_methods() {
     let folders = Folders::with_pairs(3, 64);
-    let manifest = folders.path("pairs.csv");
-    std::fs::write(
-        &manifest,
+    let json = folders.manifest_json(
         "original,counterfactual,source,target,method\n\
          originals/000.png,counterfactuals/000.png,1,2,fast\n\
          originals/000.png,counterfactuals/001.png,1,2,slow\n\
          originals/002.png,counterfactuals/002.png,1,2,fast\n",
-    )
-    .unwrap();
-    let output = crate::folders::foil(&folders.path("home"))
-        .args([
-            "score",
-            "--json",
-            "--quiet",
-            "--metrics",
-            "l1",
-            "--manifest",
-        ])
-        .arg(&manifest)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
+        &["--metrics", "l1"],
     );
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let groups = json["groups"].as_array().unwrap();
     assert_eq!(groups.len(), 2);
     assert_eq!(
@@ -350,32 +330,13 @@ fn heat_maps_stay_in_their_folder_whatever_the_manifest_names() {
     let folders = Folders::with_pairs(2, 64);
     let counterfactual = folders.path("counterfactuals/000.png");
     let before = std::fs::read(&counterfactual).unwrap();
-    let manifest = folders.path("pairs.csv");
     let text = format!(
         "original,counterfactual\noriginals/000.png,{}\noriginals/001.png,sub/../counterfactuals/001.png\n",
         counterfactual.display()
     );
     std::fs::create_dir(folders.path("sub")).unwrap();
-    std::fs::write(&manifest, text).unwrap();
-    let output = crate::folders::foil(&folders.path("home"))
-        .args([
-            "score",
-            "--quiet",
-            "--metrics",
-            "lpips",
-            "--maps",
-            "--manifest",
-        ])
-        .arg(&manifest)
-        .arg("--out")
-        .arg(folders.path("out"))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let out = folders.path("out").display().to_string();
+    folders.manifest_json(&text, &["--metrics", "lpips", "--maps", "--out", &out]);
     assert!(
         before == std::fs::read(&counterfactual).unwrap(),
         "the input was overwritten"
@@ -398,7 +359,6 @@ fn named_classes_title_groups_even_without_a_classifier() {
 #[test]
 fn methods_are_summed_up_one_by_one() {
     let folders = Folders::with_pairs(4, 64);
-    let manifest = folders.path("pairs.csv");
     let mut text = String::from("original,counterfactual,group,method\n");
     for (i, [group, method]) in [["x", "A"], ["y", "A"], ["x", "B"], ["y", "B"]]
         .iter()
@@ -406,20 +366,7 @@ fn methods_are_summed_up_one_by_one() {
     {
         text += &format!("originals/00{i}.png,counterfactuals/00{i}.png,{group},{method}\n");
     }
-    std::fs::write(&manifest, text).unwrap();
-    let output = crate::folders::foil(&folders.path("home"))
-        .args([
-            "score",
-            "--quiet",
-            "--json",
-            "--metrics",
-            "l1",
-            "--manifest",
-        ])
-        .arg(&manifest)
-        .output()
-        .unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json = folders.manifest_json(&text, &["--metrics", "l1"]);
     assert_eq!(json["summary"], serde_json::json!({}));
     assert_eq!(json["summary_by_method"]["B"]["l1"]["groups"], 2);
 }

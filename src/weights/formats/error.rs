@@ -1,5 +1,7 @@
 //! What can go wrong while reading or writing weights, said so that the reader knows what to do.
 
+pub(super) use crate::tensor::shorten;
+
 use crate::tensor::StateDictError;
 use std::io;
 use thiserror::Error;
@@ -118,18 +120,4 @@ impl Source<'_> {
             limit,
         }
     }
-}
-
-/// Text out of a file, made short and printable for a message.
-pub(super) fn shorten(text: &str) -> String {
-    const LONGEST: usize = 120;
-    let mut short: String = text
-        .chars()
-        .take(LONGEST)
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect();
-    if text.chars().nth(LONGEST).is_some() {
-        short.push('…');
-    }
-    short
 }
