@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::buffer::Buffer;
 use super::simd::for_each_isa;
 use super::tensor::Tensor;
 use crate::tensor::{Attention, QkvLayout, Shape, TensorError};
@@ -30,7 +31,7 @@ pub fn run(
     let c = shape.c / 3;
     let d = c / heads;
     let out = Shape { c, ..shape };
-    let mut data = vec![0.0; out.len()];
+    let mut data = Buffer::zeroed(out.len());
     data.par_chunks_mut(out.image().max(1))
         .enumerate()
         .for_each(|(n, image)| {

@@ -1,30 +1,50 @@
-//! Direct convolution over NHWC activations with a zero border, no im2col.
+//! Convolution: weights packed once for this machine, and the choice between the ways to compute it.
 //!
-//! Weights are packed once as `[group][block of 16 outputs][ky][kx][input][16]`. A tile of up to six
-//! neighbouring output pixels × 16 output channels stays in registers while the kernel walks its window;
-//! in a dense convolution the columns and channels of one window row are one contiguous run of memory.
-//! Every output value is summed in the same order whatever the tile, band or batch it falls in.
+//! Dense convolutions run directly (`direct`) or, 3×3 with stride 1, by Winograd's minimal filtering (`winograd`);
+//! one filter per channel has its own kernel (`depthwise`). The choice depends on the layer and on the size of one
+//! image only, never on the batch: an image gives the same bits in any company.
 
-use rayon::prelude::*;
+use std::sync::OnceLock;
 
-use super::depthwise;
-use super::elementwise::activate_in_place;
-use super::simd::{Isa, LANES, Lanes, Plain};
+use super::buffer::Buffer;
+use super::simd::{Avx, Avx512, Isa, Lanes, Plain};
 use super::tensor::{Tensor, expect_shape};
-use crate::tensor::{Array, Conv, Padding, Shape, TensorError};
-
-/// Output channels computed together.
-const BLOCK: usize = 2 * LANES;
-/// Most neighbouring pixels computed together.
-const PIXELS: usize = 6;
-/// Pixels per row when a 1×1 convolution is treated as one long row.
-const FLAT_ROW: usize = 48;
+use super::{depthwise, direct, winograd};
+use crate::tensor::{Array, Conv, Shape, TensorError};
 
 /// Convolution weights packed for the CPU.
 pub struct Packed {
     pub spec: Conv,
-    weights: Vec<f32>,
-    bias: Vec<f32>,
+    weights: Weights,
+    /// Made when the first image comes whose size it suits.
+    winograd: OnceLock<Dense>,
+}
+
+enum Weights {
+    Dense(Dense),
+    /// `[ky][kx][c]` and the biases.
+    Depthwise(Buffer, Buffer),
+}
+
+/// `[group][block of outputs][ky][kx][input][block]`, and one bias per output of every block.
+pub struct Dense {
+    /// Output channels computed together: two registers.
+    pub block: usize,
+    pub values: Buffer,
+    pub bias: Buffer,
+}
+
+/// Output channels of a block on this machine.
+pub fn block() -> usize {
+    2 * match Isa::detected() {
+        Isa::Portable => Plain::COUNT,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => Avx::COUNT,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 | Isa::Amx => Avx512::COUNT,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => Plain::COUNT,
+    }
 }
 
 impl Packed {
@@ -49,44 +69,55 @@ impl Packed {
                 found: format!("{:?} with {} biases", weight.shape, bias.len()),
             });
         }
-        if depthwise::applies(&spec) {
-            return Ok(Self {
-                spec,
-                weights: depthwise::pack(&spec, &weight.data),
-                bias: padded_bias(bias, spec.outputs),
-            });
-        }
-        let group_outputs = spec.outputs / spec.groups;
-        let blocks = group_outputs.div_ceil(BLOCK);
-        let taps = kh * kw * inputs;
-        let mut weights = vec![0.0; spec.groups * blocks * taps * BLOCK];
-        let mut biases = vec![0.0; spec.groups * blocks * BLOCK];
-        for output in 0..spec.outputs {
-            let (group, within) = (output / group_outputs, output % group_outputs);
-            let (block, lane) = (group * blocks + within / BLOCK, within % BLOCK);
-            if let Some(&b) = bias.get(output) {
-                biases[block * BLOCK + lane] = b;
-            }
-            for input in 0..inputs {
-                for tap in 0..kh * kw {
-                    let at = (block * taps + tap * inputs + input) * BLOCK + lane;
-                    weights[at] = weight.data[(output * inputs + input) * kh * kw + tap];
-                }
-            }
-        }
+        let weights = if depthwise::applies(&spec) {
+            let mut biases = Buffer::zeroed(spec.outputs);
+            biases[..bias.len()].copy_from_slice(bias);
+            Weights::Depthwise(depthwise::pack(&spec, &weight.data), biases)
+        } else {
+            Weights::Dense(Dense::new(&spec, &weight.data, bias))
+        };
         Ok(Self {
             spec,
             weights,
-            bias: biases,
+            winograd: OnceLock::new(),
         })
     }
 }
 
-fn padded_bias(bias: &[f32], outputs: usize) -> Vec<f32> {
-    if bias.is_empty() {
-        vec![0.0; outputs]
-    } else {
-        bias.to_vec()
+impl Dense {
+    fn new(spec: &Conv, weight: &[f32], bias: &[f32]) -> Self {
+        let block = block();
+        let taps = spec.kernel[0] * spec.kernel[1];
+        let inputs = spec.inputs / spec.groups;
+        let group_outputs = spec.outputs / spec.groups;
+        let blocks = group_outputs.div_ceil(block);
+        let mut values = Buffer::zeroed(spec.groups * blocks * taps * inputs * block);
+        let mut biases = Buffer::zeroed(spec.groups * blocks * block);
+        for output in 0..spec.outputs {
+            let (group, within) = (output / group_outputs, output % group_outputs);
+            let (at, lane) = (group * blocks + within / block, within % block);
+            if let Some(&b) = bias.get(output) {
+                biases[at * block + lane] = b;
+            }
+            for input in 0..inputs {
+                for tap in 0..taps {
+                    values[((at * taps + tap) * inputs + input) * block + lane] =
+                        weight[(output * inputs + input) * taps + tap];
+                }
+            }
+        }
+        Self {
+            block,
+            values,
+            bias: biases,
+        }
+    }
+
+    /// The weight of a tap between an input and an output of a convolution without groups.
+    pub fn at(&self, spec: &Conv, output: usize, input: usize, tap: usize) -> f32 {
+        let taps = spec.kernel[0] * spec.kernel[1];
+        let (at, lane) = (output / self.block, output % self.block);
+        self.values[((at * taps + tap) * spec.inputs + input) * self.block + lane]
     }
 }
 
@@ -96,6 +127,17 @@ pub struct Target<'a> {
     pub channels: usize,
     pub first: usize,
 }
+
+/// The same for kernels whose threads write to disjoint pixels and channels.
+pub struct Output<'a> {
+    pub data: *mut f32,
+    pub channels: usize,
+    pub first: usize,
+    pub residual: Option<&'a [f32]>,
+}
+
+// SAFETY: units of work write to disjoint pixels and channels.
+unsafe impl Sync for Output<'_> {}
 
 /// Shape of the output for an input of shape `x`.
 pub fn output_shape(x: Shape, spec: &Conv) -> Result<Shape, TensorError> {
@@ -113,314 +155,69 @@ pub fn output_shape(x: Shape, spec: &Conv) -> Result<Shape, TensorError> {
 /// `activation(conv(x) + bias + residual)` as a new tensor.
 pub fn run(x: &Tensor, conv: &Packed, residual: Option<&Tensor>) -> Result<Tensor, TensorError> {
     let out = output_shape(x.shape(), &conv.spec)?;
-    let mut data = vec![0.0; out.len()];
-    run_into(
-        x,
+    if let Some(residual) = residual {
+        expect_shape("residual of a convolution", out, residual.shape())?;
+    }
+    let mut data = Buffer::take(out.len());
+    run_slice(
+        x.data(),
+        x.shape(),
         conv,
-        residual,
-        Target {
-            data: &mut data,
-            channels: out.c,
-            first: 0,
-        },
+        residual.map(Tensor::data),
+        &mut data,
     )?;
     Ok(Tensor::new(out, data))
 }
 
+/// The same over plain NHWC memory.
+pub fn run_slice(
+    x: &[f32],
+    shape: Shape,
+    conv: &Packed,
+    residual: Option<&[f32]>,
+    out: &mut [f32],
+) -> Result<(), TensorError> {
+    let target = Target {
+        data: out,
+        channels: conv.spec.outputs,
+        first: 0,
+    };
+    run_into(x, shape, conv, residual, target)
+}
+
 /// The same, written into a run of channels of a larger output.
 pub fn run_into(
-    x: &Tensor,
+    x: &[f32],
+    shape: Shape,
     conv: &Packed,
-    residual: Option<&Tensor>,
+    residual: Option<&[f32]>,
     target: Target<'_>,
 ) -> Result<(), TensorError> {
     let spec = &conv.spec;
-    let out = output_shape(x.shape(), spec)?;
-    if let Some(residual) = residual {
-        expect_shape("residual of a convolution", out, residual.shape())?;
-    }
-    let (input, shape) = with_border(x, spec.padding);
-    if depthwise::applies(spec) {
-        depthwise::run(
-            spec,
-            &input,
-            shape,
-            out,
-            &conv.weights,
-            &conv.bias,
-            residual,
-            target,
-        );
-        return Ok(());
-    }
-    let walk = Walk::new(spec, shape, out);
-    let channel_blocks = conv.bias.len() / BLOCK;
-    let units = walk.units(channel_blocks);
+    let out = output_shape(shape, spec)?;
+    let pixels = out.n * out.h * out.w;
+    let fits = x.len() == shape.len()
+        && target.data.len() == pixels * target.channels
+        && target.first + out.c <= target.channels
+        && residual.is_none_or(|r| r.len() == out.len());
+    assert!(fits, "buffers of a convolution {shape:?} to {out:?}");
     let output = Output {
         data: target.data.as_mut_ptr(),
         channels: target.channels,
         first: target.first,
-        residual: residual.map(Tensor::data),
+        residual,
     };
-    units.into_par_iter().for_each(|unit| {
-        let input: &[f32] = &input;
-        match Isa::detected() {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: AVX2 and FMA were detected.
-            Isa::Avx2 => unsafe { unit_avx2(conv, &walk, input, &output, unit) },
-            _ => unit_kernel::<Plain>(conv, &walk, input, &output, unit),
+    match &conv.weights {
+        Weights::Depthwise(weights, bias) => {
+            depthwise::run(spec, x, shape, out, weights, bias, &output);
         }
-    });
+        Weights::Dense(dense) if winograd::applies(spec, out) => {
+            let transformed = conv
+                .winograd
+                .get_or_init(|| winograd::transform(spec, dense));
+            winograd::run(spec, x, shape, out, transformed, &output);
+        }
+        Weights::Dense(dense) => direct::run(spec, x, shape, out, dense, &output),
+    }
     Ok(())
-}
-
-/// The input with its border of zeros; without a border the input itself.
-fn with_border(x: &Tensor, padding: Padding) -> (std::borrow::Cow<'_, [f32]>, Shape) {
-    let shape = x.shape();
-    if padding == Padding::default() {
-        return (x.data().into(), shape);
-    }
-    let bordered = Shape {
-        h: shape.h + padding.top + padding.bottom,
-        w: shape.w + padding.left + padding.right,
-        ..shape
-    };
-    let mut data = vec![0.0; bordered.len()];
-    let row = shape.w * shape.c;
-    data.par_chunks_mut(bordered.image().max(1))
-        .enumerate()
-        .for_each(|(n, image)| {
-            for (y, line) in x.image(n).chunks(row.max(1)).enumerate() {
-                let at = ((y + padding.top) * bordered.w + padding.left) * shape.c;
-                image[at..at + row].copy_from_slice(line);
-            }
-        });
-    (data.into(), bordered)
-}
-
-/// How to walk the input and the output: rows of pixels, and the runs of memory below one window.
-struct Walk {
-    images: usize,
-    rows: usize,
-    width: usize,
-    /// Pixels in all rows of an image (the last row may be shorter).
-    pixels: usize,
-    input_image: usize,
-    input_row: usize,
-    input_pixel: usize,
-    output_image: usize,
-    /// Offsets of the contiguous runs below a window, and their common length.
-    runs: Vec<usize>,
-    run: usize,
-    group_inputs: usize,
-    group_outputs: usize,
-    blocks_per_group: usize,
-}
-
-impl Walk {
-    fn new(spec: &Conv, x: Shape, out: Shape) -> Self {
-        let [kh, kw] = spec.kernel;
-        let group_inputs = spec.inputs / spec.groups;
-        let group_outputs = spec.outputs / spec.groups;
-        let (runs, run) = if spec.groups == 1 {
-            ((0..kh).map(|y| y * x.w * x.c).collect(), kw * x.c)
-        } else {
-            let taps = (0..kh).flat_map(|y| (0..kw).map(move |k| (y, k)));
-            (
-                taps.map(|(y, k)| (y * x.w + k) * x.c).collect(),
-                group_inputs,
-            )
-        };
-        let blocks_per_group = group_outputs.div_ceil(BLOCK);
-        // A window that is the whole image (a linear layer after flattening) and a dense 1×1 window
-        // are both one long row of pixels, over all images.
-        let whole = spec.groups == 1 && kh == x.h && kw == x.w;
-        let dense = [kh, kw] == [1, 1] && spec.stride == 1;
-        if whole || dense {
-            let pixels = out.n * out.h * out.w;
-            let pixel = if whole { x.image() } else { x.c };
-            return Self {
-                images: 1,
-                rows: pixels.div_ceil(FLAT_ROW),
-                width: FLAT_ROW,
-                pixels,
-                input_image: 0,
-                input_row: FLAT_ROW * pixel,
-                input_pixel: pixel,
-                output_image: 0,
-                runs: if whole { vec![0] } else { runs },
-                run: if whole { x.image() } else { run },
-                group_inputs,
-                group_outputs,
-                blocks_per_group,
-            };
-        }
-        Self {
-            images: out.n,
-            rows: out.h,
-            width: out.w,
-            pixels: out.h * out.w,
-            input_image: x.image(),
-            input_row: spec.stride * x.w * x.c,
-            input_pixel: spec.stride * x.c,
-            output_image: out.h * out.w,
-            runs,
-            run,
-            group_inputs,
-            group_outputs,
-            blocks_per_group,
-        }
-    }
-
-    /// Cuts the work so that every thread has some: bands of rows, and channel blocks where rows are few.
-    fn units(&self, blocks: usize) -> Vec<Unit> {
-        let wanted = 4 * rayon::current_num_threads();
-        let bands = wanted
-            .div_ceil(self.images.max(1))
-            .clamp(1, self.rows.max(1));
-        let cuts = wanted
-            .div_ceil((self.images * bands).max(1))
-            .clamp(1, blocks);
-        let (band, cut) = (self.rows.div_ceil(bands).max(1), blocks.div_ceil(cuts));
-        let mut units = Vec::new();
-        for image in 0..self.images {
-            for row in (0..self.rows).step_by(band) {
-                for block in (0..blocks).step_by(cut) {
-                    units.push(Unit {
-                        image,
-                        rows: row..(row + band).min(self.rows),
-                        blocks: block..(block + cut).min(blocks),
-                    });
-                }
-            }
-        }
-        units
-    }
-}
-
-struct Unit {
-    image: usize,
-    rows: std::ops::Range<usize>,
-    blocks: std::ops::Range<usize>,
-}
-
-struct Output<'a> {
-    data: *mut f32,
-    channels: usize,
-    first: usize,
-    residual: Option<&'a [f32]>,
-}
-
-// SAFETY: units write to disjoint pixels and channels.
-unsafe impl Sync for Output<'_> {}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn unit_avx2(conv: &Packed, walk: &Walk, input: &[f32], output: &Output<'_>, unit: Unit) {
-    unit_kernel::<super::simd::Avx>(conv, walk, input, output, unit);
-}
-
-#[inline(always)]
-fn unit_kernel<V: Lanes>(
-    conv: &Packed,
-    walk: &Walk,
-    input: &[f32],
-    output: &Output<'_>,
-    unit: Unit,
-) {
-    let taps = walk.runs.len() * walk.run;
-    for block in unit.blocks {
-        let group = block / walk.blocks_per_group;
-        let within = block % walk.blocks_per_group * BLOCK;
-        let lanes = BLOCK.min(walk.group_outputs - within);
-        let weights = &conv.weights[block * taps * BLOCK..(block + 1) * taps * BLOCK];
-        let bias = &conv.bias[block * BLOCK..(block + 1) * BLOCK];
-        let channel = group * walk.group_outputs + within;
-        for row in unit.rows.clone() {
-            let width = walk.width.min(walk.pixels - row * walk.width);
-            let start =
-                unit.image * walk.input_image + row * walk.input_row + group * walk.group_inputs;
-            let first_pixel = unit.image * walk.output_image + row * walk.width;
-            let tiles = width.div_ceil(PIXELS);
-            let mut x = 0;
-            for tile in 0..tiles {
-                let pixels = (width - x).div_ceil(tiles - tile);
-                let from = &input[start + x * walk.input_pixel..];
-                let mut sums = [[0.0f32; BLOCK]; PIXELS];
-                let job = Tile {
-                    walk,
-                    weights,
-                    bias,
-                };
-                match pixels {
-                    6 => job.sum::<V, 6>(from, &mut sums),
-                    5 => job.sum::<V, 5>(from, &mut sums),
-                    4 => job.sum::<V, 4>(from, &mut sums),
-                    3 => job.sum::<V, 3>(from, &mut sums),
-                    2 => job.sum::<V, 2>(from, &mut sums),
-                    _ => job.sum::<V, 1>(from, &mut sums),
-                }
-                for (p, sums) in sums[..pixels].iter_mut().enumerate() {
-                    let pixel = first_pixel + x + p;
-                    let sums = &mut sums[..lanes];
-                    if let Some(residual) = output.residual {
-                        let at = pixel * conv.spec.outputs + channel;
-                        for (s, r) in sums.iter_mut().zip(&residual[at..at + lanes]) {
-                            *s += r;
-                        }
-                    }
-                    activate_in_place(sums, conv.spec.activation);
-                    // SAFETY: this unit alone writes these channels of these pixels.
-                    unsafe {
-                        let to = output
-                            .data
-                            .add(pixel * output.channels + output.first + channel);
-                        std::ptr::copy_nonoverlapping(sums.as_ptr(), to, lanes);
-                    }
-                }
-                x += pixels;
-            }
-        }
-    }
-}
-
-struct Tile<'a> {
-    walk: &'a Walk,
-    weights: &'a [f32],
-    bias: &'a [f32],
-}
-
-impl Tile<'_> {
-    #[inline(always)]
-    fn sum<V: Lanes, const P: usize>(&self, from: &[f32], sums: &mut [[f32; BLOCK]; PIXELS]) {
-        let walk = self.walk;
-        let last = walk.runs.last().copied().unwrap_or(0) + (P - 1) * walk.input_pixel + walk.run;
-        assert!(from.len() >= last && self.weights.len() >= walk.runs.len() * walk.run * BLOCK);
-        assert!(self.bias.len() >= BLOCK && P <= PIXELS);
-        // SAFETY: the asserts above bound every read: pixel p of a run ends at most at `last`
-        // (runs ascend), and the weights hold one block of lanes for each tap.
-        unsafe {
-            let b0 = V::load(self.bias.as_ptr());
-            let b1 = V::load(self.bias.as_ptr().add(LANES));
-            let mut acc = [[b0, b1]; P];
-            let mut weights = self.weights.as_ptr();
-            for &run in &walk.runs {
-                let row = from.as_ptr().add(run);
-                for j in 0..walk.run {
-                    let w0 = V::load(weights);
-                    let w1 = V::load(weights.add(LANES));
-                    weights = weights.add(BLOCK);
-                    for (p, acc) in acc.iter_mut().enumerate() {
-                        let x = V::splat(*row.add(p * walk.input_pixel + j));
-                        acc[0] = acc[0].plus_product(x, w0);
-                        acc[1] = acc[1].plus_product(x, w1);
-                    }
-                }
-            }
-            for (p, acc) in acc.into_iter().enumerate() {
-                acc[0].store(sums[p].as_mut_ptr());
-                acc[1].store(sums[p].as_mut_ptr().add(LANES));
-            }
-        }
-    }
 }

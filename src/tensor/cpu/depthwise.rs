@@ -1,12 +1,17 @@
-//! Depthwise convolution: one filter per channel, vectorised over the channels of a pixel.
+//! Depthwise convolution: one filter per channel, a few pixels of a register of channels at a time.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::conv::Target;
+use super::buffer::Buffer;
+use super::conv::Output;
 use super::elementwise::activate_in_place;
-use super::simd::for_each_isa;
-use super::tensor::Tensor;
+use super::simd::{FlushDenormals, Lanes, for_each_lanes};
 use crate::tensor::{Conv, Shape};
+
+/// Neighbouring pixels computed together.
+const PIXELS: usize = 6;
 
 /// True for one filter per channel.
 pub fn applies(spec: &Conv) -> bool {
@@ -14,9 +19,9 @@ pub fn applies(spec: &Conv) -> bool {
 }
 
 /// `[c][ky][kx]` → `[ky][kx][c]`.
-pub fn pack(spec: &Conv, weight: &[f32]) -> Vec<f32> {
+pub fn pack(spec: &Conv, weight: &[f32]) -> Buffer {
     let (c, taps) = (spec.outputs, spec.kernel[0] * spec.kernel[1]);
-    let mut packed = vec![0.0; weight.len()];
+    let mut packed = Buffer::take(weight.len());
     for channel in 0..c {
         for tap in 0..taps {
             packed[tap * c + channel] = weight[channel * taps + tap];
@@ -25,71 +30,182 @@ pub fn pack(spec: &Conv, weight: &[f32]) -> Vec<f32> {
     packed
 }
 
-/// Convolves a bordered input; arguments as in the dense case.
-#[allow(clippy::too_many_arguments)]
+/// Convolves `x` into `output`.
 pub fn run(
     spec: &Conv,
-    input: &[f32],
-    x: Shape,
+    x: &[f32],
+    shape: Shape,
     out: Shape,
     weights: &[f32],
     bias: &[f32],
-    residual: Option<&Tensor>,
-    target: Target<'_>,
+    output: &Output<'_>,
 ) {
-    let Target {
-        data,
-        channels,
-        first,
-    } = target;
-    data.par_chunks_mut(out.w * channels)
-        .enumerate()
-        .for_each(|(row, line)| {
-            let (n, y) = (row / out.h, row % out.h);
-            let mut sums = vec![0.0f32; out.c];
-            for (ox, pixel) in line.chunks_exact_mut(channels).enumerate() {
-                let at = n * x.image() + (y * x.w + ox) * spec.stride * x.c;
-                window(
-                    &mut sums,
-                    &input[at..],
-                    weights,
-                    bias,
-                    spec.kernel[0],
-                    spec.kernel[1],
-                    x.w * x.c,
-                );
+    let job = Job {
+        spec,
+        shape,
+        out,
+        weights,
+        bias,
+    };
+    (0..out.n * out.h).into_par_iter().for_each(|row| {
+        let _flush = FlushDenormals::on();
+        let (n, y) = (row / out.h, row % out.h);
+        let image = &x[n * shape.image()..(n + 1) * shape.image()];
+        line(&job, image, y, row * out.w, output);
+    });
+}
+
+struct Job<'a> {
+    spec: &'a Conv,
+    shape: Shape,
+    out: Shape,
+    weights: &'a [f32],
+    bias: &'a [f32],
+}
+
+for_each_lanes! {
+    fn line(job: &Job<'_>, image: &[f32], y: usize, first_pixel: usize, output: &Output<'_>) => line_kernel
+}
+
+/// One row of output pixels.
+#[inline(always)]
+fn line_kernel<V: Lanes>(
+    job: &Job<'_>,
+    image: &[f32],
+    y: usize,
+    first_pixel: usize,
+    output: &Output<'_>,
+) {
+    let Job {
+        spec, shape, out, ..
+    } = *job;
+    let (stride, p) = (spec.stride, spec.padding);
+    let rows = within(y * stride, p.top, spec.kernel[0], shape.h);
+    // Pixels whose windows lie inside the image from left to right.
+    let inner = p.left.div_ceil(stride)
+        ..out.w.min(
+            (shape.w + p.left)
+                .checked_sub(spec.kernel[1])
+                .map_or(0, |last| last / stride + 1),
+        );
+    let mut x = 0;
+    while x < out.w {
+        let pixels = if inner.contains(&x) {
+            PIXELS.min(inner.end - x)
+        } else {
+            1
+        };
+        let columns = within(x * stride, p.left, spec.kernel[1], shape.w);
+        let window = Window {
+            rows: rows.clone(),
+            columns,
+            y: y * stride,
+            x: x * stride,
+        };
+        match pixels {
+            6 => window_kernel::<V, 6>(job, image, &window, first_pixel + x, output),
+            5 => window_kernel::<V, 5>(job, image, &window, first_pixel + x, output),
+            4 => window_kernel::<V, 4>(job, image, &window, first_pixel + x, output),
+            3 => window_kernel::<V, 3>(job, image, &window, first_pixel + x, output),
+            2 => window_kernel::<V, 2>(job, image, &window, first_pixel + x, output),
+            _ => window_kernel::<V, 1>(job, image, &window, first_pixel + x, output),
+        }
+        x += pixels;
+    }
+}
+
+/// The taps of a window that fall inside the image.
+fn within(start: usize, before: usize, kernel: usize, size: usize) -> Range<usize> {
+    let first = before.saturating_sub(start).min(kernel);
+    let end = kernel.min((size + before).saturating_sub(start));
+    first..end.max(first)
+}
+
+struct Window {
+    rows: Range<usize>,
+    columns: Range<usize>,
+    /// Place of the first pixel's window in the bordered image.
+    y: usize,
+    x: usize,
+}
+
+#[inline(always)]
+fn window_kernel<V: Lanes, const P: usize>(
+    job: &Job<'_>,
+    image: &[f32],
+    window: &Window,
+    pixel: usize,
+    output: &Output<'_>,
+) {
+    let Job { spec, shape, .. } = *job;
+    let c = shape.c;
+    let at = |ky: usize, kx: usize| {
+        let (y, x) = (
+            window.y + ky - spec.padding.top,
+            window.x + kx - spec.padding.left,
+        );
+        (y * shape.w + x) * c
+    };
+    let step = spec.stride * c;
+    if let (Some(ky), Some(kx)) = (window.rows.clone().last(), window.columns.clone().last()) {
+        assert!(at(ky, kx) + (P - 1) * step + c <= image.len());
+    }
+    let residual = output.residual.map(|r| &r[pixel * c..(pixel + P) * c]);
+    let mut spare = [0.0f32; 16];
+    let mut done = 0;
+    while done < c {
+        // The last register overlaps the one before it; fewer channels than a register go one by one.
+        let wide = c >= V::COUNT;
+        let first = if wide { done.min(c - V::COUNT) } else { done };
+        let mut sums = [[0.0f32; 16]; P];
+        // SAFETY: all windows end inside the image (checked above); weights and bias have `c` values per tap; this
+        // call alone writes these pixels.
+        unsafe {
+            if wide {
+                let mut acc = [V::load(job.bias.as_ptr().add(first)); P];
+                for ky in window.rows.clone() {
+                    for kx in window.columns.clone() {
+                        let w = V::load(
+                            job.weights
+                                .as_ptr()
+                                .add((ky * spec.kernel[1] + kx) * c + first),
+                        );
+                        let x = image.as_ptr().add(at(ky, kx) + first);
+                        for (p, acc) in acc.iter_mut().enumerate() {
+                            *acc = acc.plus_product(V::load(x.add(p * step)), w);
+                        }
+                    }
+                }
+                for (sums, acc) in sums.iter_mut().zip(acc) {
+                    acc.store(sums.as_mut_ptr());
+                }
+            } else {
+                for (p, sums) in sums.iter_mut().enumerate() {
+                    let mut sum = job.bias[first];
+                    for ky in window.rows.clone() {
+                        for kx in window.columns.clone() {
+                            sum += image[at(ky, kx) + p * step + first]
+                                * job.weights[(ky * spec.kernel[1] + kx) * c + first];
+                        }
+                    }
+                    sums[0] = sum;
+                }
+            }
+            let count = if wide { V::COUNT } else { 1 };
+            for (p, sums) in sums.iter_mut().enumerate() {
+                spare[..count].copy_from_slice(&sums[..count]);
                 if let Some(residual) = residual {
-                    let at = (row * out.w + ox) * out.c;
-                    for (s, r) in sums.iter_mut().zip(&residual.data()[at..at + out.c]) {
+                    for (s, r) in spare[..count].iter_mut().zip(&residual[p * c + first..]) {
                         *s += r;
                     }
                 }
-                activate_in_place(&mut sums, spec.activation);
-                pixel[first..first + out.c].copy_from_slice(&sums);
+                activate_in_place(&mut spare[..count], spec.activation);
+                let to = output
+                    .data
+                    .add((pixel + p) * output.channels + output.first + first);
+                std::ptr::copy_nonoverlapping(spare.as_ptr(), to, count);
             }
-        });
-}
-
-for_each_isa! {
-    fn window(
-        sums: &mut [f32],
-        input: &[f32],
-        weights: &[f32],
-        bias: &[f32],
-        kernel_h: usize,
-        kernel_w: usize,
-        input_row: usize,
-    ) {
-        let c = sums.len();
-        sums.copy_from_slice(&bias[..c]);
-        for ky in 0..kernel_h {
-            for kx in 0..kernel_w {
-                let x = &input[ky * input_row + kx * c..][..c];
-                let w = &weights[(ky * kernel_w + kx) * c..][..c];
-                for ((s, x), w) in sums.iter_mut().zip(x).zip(w) {
-                    *s += x * w;
-                }
-            }
+            done = first + count;
         }
     }
 }

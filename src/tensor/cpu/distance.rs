@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::buffer::Buffer;
 use super::simd::for_each_isa;
 use super::tensor::{Tensor, expect_shape};
 use crate::tensor::{Shape, TensorError};
@@ -25,7 +26,7 @@ fn check(a: &Tensor, b: &Tensor, head: &[f32]) -> Result<Shape, TensorError> {
 pub fn map(a: &Tensor, b: &Tensor, head: &[f32]) -> Result<Tensor, TensorError> {
     let out = check(a, b, head)?;
     let (c, row) = (head.len(), out.w);
-    let mut data = vec![0.0; out.len()];
+    let mut data = Buffer::take(out.len());
     data.par_chunks_mut(row.max(1))
         .enumerate()
         .for_each(|(y, line)| {

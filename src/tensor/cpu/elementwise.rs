@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::buffer::Buffer;
 use super::simd::for_each_isa;
 use super::tensor::Tensor;
 use crate::tensor::{Activation, Shape, TensorError};
@@ -66,7 +67,7 @@ for_each_isa! {
 
 /// Applies an activation to each value of a tensor.
 pub fn activate(x: &Tensor, activation: Activation) -> Tensor {
-    let mut data = x.data().to_vec();
+    let mut data = Buffer::from(x.data());
     data.par_chunks_mut(1 << 14)
         .for_each(|chunk| activate_slice(chunk, activation));
     Tensor::new(x.shape(), data)
@@ -84,7 +85,7 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor, TensorError> {
             found: format!("{sb:?}"),
         });
     }
-    let mut data = a.data().to_vec();
+    let mut data = Buffer::from(a.data());
     if sa.image() > 0 {
         data.par_chunks_mut(sa.image())
             .enumerate()
@@ -117,10 +118,11 @@ pub fn affine(
         });
     }
     let out = Shape { c, ..shape };
-    let mut data = Vec::with_capacity(out.len());
-    for pixel in x.data().chunks_exact(shape.c) {
+    let mut data = Buffer::take(out.len());
+    let pixels = x.data().chunks_exact(shape.c.max(1));
+    for (to, from) in data.chunks_exact_mut(c.max(1)).zip(pixels) {
         for i in 0..c {
-            data.push(pixel[order[i]] * scale[i] + shift[i]);
+            to[i] = from[order[i]] * scale[i] + shift[i];
         }
     }
     Ok(Tensor::new(out, data))

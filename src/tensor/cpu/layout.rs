@@ -1,5 +1,6 @@
 //! Windows, patch merging, cropping, stacking.
 
+use super::buffer::Buffer;
 use super::tensor::{Tensor, expect_shape};
 use crate::tensor::{Shape, TensorError};
 
@@ -8,7 +9,7 @@ pub fn windows(x: &Tensor, size: usize, shift: [usize; 2]) -> Tensor {
     let shape = x.shape();
     let (rows, columns) = (shape.h.div_ceil(size), shape.w.div_ceil(size));
     let out = Shape::new(shape.n * rows * columns, 1, size * size, shape.c);
-    let mut data = vec![0.0; out.len()];
+    let mut data = Buffer::zeroed(out.len());
     for_each_window_pixel(shape, size, shift, |window_pixel, pixel| {
         if let Some(pixel) = pixel {
             let (to, from) = (window_pixel * shape.c, pixel * shape.c);
@@ -22,7 +23,7 @@ pub fn windows(x: &Tensor, size: usize, shift: [usize; 2]) -> Tensor {
 pub fn unwindows(x: &Tensor, size: usize, shift: [usize; 2], h: usize, w: usize) -> Tensor {
     let per_image = h.div_ceil(size) * w.div_ceil(size);
     let shape = Shape::new(x.shape().n / per_image.max(1), h, w, x.shape().c);
-    let mut data = vec![0.0; shape.len()];
+    let mut data = Buffer::zeroed(shape.len());
     for_each_window_pixel(shape, size, shift, |window_pixel, pixel| {
         if let Some(pixel) = pixel {
             let (from, to) = (window_pixel * shape.c, pixel * shape.c);
@@ -60,7 +61,7 @@ pub fn merge_patches(x: &Tensor) -> Tensor {
     let shape = x.shape();
     let (h, w, c) = (shape.h.div_ceil(2), shape.w.div_ceil(2), shape.c);
     let out = Shape::new(shape.n, h, w, 4 * c);
-    let mut data = vec![0.0; out.len()];
+    let mut data = Buffer::zeroed(out.len());
     for (i, pixel) in data.chunks_exact_mut(4 * c).enumerate() {
         let (n, y, column) = (i / (h * w), i / w % h, i % w);
         for (part, [dy, dx]) in [[0, 0], [1, 0], [0, 1], [1, 1]].into_iter().enumerate() {
@@ -98,12 +99,11 @@ pub fn crop(
         w: width,
         ..shape
     };
-    let mut data = Vec::with_capacity(out.len());
-    for n in 0..shape.n {
-        for y in top..top + height {
-            let from = (y * shape.w + left) * shape.c;
-            data.extend_from_slice(&x.image(n)[from..from + width * shape.c]);
-        }
+    let mut data = Buffer::take(out.len());
+    let row = width * shape.c;
+    for (i, line) in data.chunks_exact_mut(row.max(1)).enumerate() {
+        let from = ((top + i % height) * shape.w + left) * shape.c;
+        line.copy_from_slice(&x.image(i / height)[from..from + row]);
     }
     Ok(Tensor::new(out, data))
 }
@@ -117,7 +117,6 @@ pub fn stack(tensors: &[Tensor]) -> Result<Tensor, TensorError> {
             found: "none".into(),
         });
     };
-    let mut data = Vec::new();
     for tensor in tensors {
         let shape = tensor.shape();
         expect_shape(
@@ -128,8 +127,15 @@ pub fn stack(tensors: &[Tensor]) -> Result<Tensor, TensorError> {
             },
             shape,
         )?;
-        data.extend_from_slice(tensor.data());
     }
     let n = tensors.iter().map(|t| t.shape().n).sum();
-    Ok(Tensor::new(Shape { n, ..first }, data))
+    let out = Shape { n, ..first };
+    let mut data = Buffer::take(out.len());
+    let mut rest = &mut data[..];
+    for tensor in tensors {
+        let (to, after) = rest.split_at_mut(tensor.data().len());
+        to.copy_from_slice(tensor.data());
+        rest = after;
+    }
+    Ok(Tensor::new(out, data))
 }

@@ -2,9 +2,12 @@
 //!
 //! One file per group of operations; the instruction set is chosen at run time (`simd`).
 
+mod amx;
 mod attention;
+mod buffer;
 mod conv;
 mod depthwise;
+mod direct;
 mod distance;
 mod elementwise;
 mod layout;
@@ -13,10 +16,13 @@ mod pool;
 mod resize;
 mod simd;
 mod tensor;
+mod tile;
+mod winograd;
 
 pub use conv::Packed;
 pub use tensor::Tensor;
 
+use buffer::Buffer;
 use conv::Target;
 
 use super::{
@@ -46,10 +52,13 @@ impl Backend for Cpu {
 
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
         match array.shape[..] {
-            [n, c] => Ok(Tensor::new(Shape::new(n, 1, 1, c), array.data.clone())),
+            [n, c] => Ok(Tensor::new(
+                Shape::new(n, 1, 1, c),
+                Buffer::from(&array.data[..]),
+            )),
             [n, c, h, w] => {
                 let shape = Shape::new(n, h, w, c);
-                let mut data = vec![0.0; shape.len()];
+                let mut data = Buffer::take(shape.len());
                 for i in 0..n {
                     let (from, to) = (i * shape.image(), i * shape.image());
                     for channel in 0..c {
@@ -82,8 +91,13 @@ impl Backend for Cpu {
                 found: odd.len(),
             });
         }
-        let data = images.iter().flat_map(|i| i.iter().map(|&p| f32::from(p)));
-        Ok(Tensor::new(shape, data.collect()))
+        let mut data = Buffer::take(shape.len());
+        for (to, from) in data.chunks_exact_mut(shape.image().max(1)).zip(images) {
+            for (value, &pixel) in to.iter_mut().zip(*from) {
+                *value = f32::from(pixel);
+            }
+        }
+        Ok(Tensor::new(shape, data))
     }
 
     fn download(&self, tensor: &Tensor) -> Array {
@@ -159,7 +173,7 @@ impl Backend for Cpu {
             c: channels,
             ..first
         };
-        let mut data = vec![0.0; out.len()];
+        let mut data = Buffer::take(out.len());
         let mut at = 0;
         for (part, shape) in parts.iter().zip(&shapes) {
             let target = Target {
@@ -168,7 +182,7 @@ impl Backend for Cpu {
                 first: at,
             };
             match part {
-                Part::Conv(x, conv) => conv::run_into(x, conv, None, target)?,
+                Part::Conv(x, conv) => conv::run_into(x.data(), x.shape(), conv, None, target)?,
                 Part::Pool(x, p) => pool::run_into(x, *p, target)?,
                 Part::Tensor(x) => {
                     let pixels = x.data().chunks_exact(shape.c);
@@ -189,7 +203,9 @@ impl Backend for Cpu {
     fn global_mean(&self, x: &Tensor) -> Tensor {
         pool::adaptive_mean(x, 1, 1).unwrap_or_else(|_| {
             let s = x.shape();
-            Tensor::new(Shape::new(s.n, 1, 1, s.c), vec![f32::NAN; s.n * s.c])
+            let mut data = Buffer::take(s.n * s.c);
+            data.fill(f32::NAN);
+            Tensor::new(Shape::new(s.n, 1, 1, s.c), data)
         })
     }
 

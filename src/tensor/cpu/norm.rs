@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::buffer::Buffer;
 use super::elementwise::activate_in_place;
 use super::tensor::Tensor;
 use crate::tensor::{Activation, Norm, Shape, TensorError};
@@ -27,7 +28,7 @@ fn expect_channels(
 pub fn layer(x: &Tensor, norm: &Norm) -> Result<Tensor, TensorError> {
     let shape = x.shape();
     expect_channels("layer norm", shape, norm, 1)?;
-    let mut data = x.data().to_vec();
+    let mut data = Buffer::from(x.data());
     data.par_chunks_mut((shape.w * shape.c).max(1))
         .for_each(|row| {
             for pixel in row.chunks_exact_mut(shape.c) {
@@ -55,7 +56,7 @@ pub fn group(
         super::tensor::expect_shape("modulation of a group norm", expected, m.shape())?;
     }
     let per_group = shape.c / groups;
-    let mut data = x.data().to_vec();
+    let mut data = Buffer::from(x.data());
     data.par_chunks_mut(shape.image().max(1))
         .enumerate()
         .for_each(|(n, image)| {

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::buffer::Buffer;
 use super::conv::Target;
 use super::simd::for_each_isa;
 use super::tensor::Tensor;
@@ -10,7 +11,7 @@ use crate::tensor::{Pool, PoolKind, Shape, TensorError};
 /// Pools into a new tensor.
 pub fn run(x: &Tensor, pool: Pool) -> Result<Tensor, TensorError> {
     let out = output_shape(x.shape(), pool)?;
-    let mut data = vec![0.0; out.len()];
+    let mut data = Buffer::take(out.len());
     run_into(
         x,
         pool,
@@ -147,7 +148,7 @@ pub fn adaptive_mean(x: &Tensor, rows: usize, columns: usize) -> Result<Tensor, 
         w: columns,
         ..shape
     };
-    let mut data = vec![0.0; out.len()];
+    let mut data = Buffer::take(out.len());
     data.par_chunks_mut(out.image().max(1))
         .enumerate()
         .for_each(|(n, image)| {

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::buffer::Buffer;
 use super::tensor::Tensor;
 use crate::tensor::{Resize, Shape, TensorError};
 
@@ -20,7 +21,7 @@ pub fn run(x: &Tensor, height: usize, width: usize, mode: Resize) -> Result<Tens
         w: width,
         ..shape
     };
-    let mut data = vec![0.0; out.len()];
+    let mut data = Buffer::take(out.len());
     data.par_chunks_mut(out.image().max(1))
         .enumerate()
         .for_each(|(n, image)| match mode {

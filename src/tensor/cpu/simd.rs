@@ -1,120 +1,314 @@
-//! Instruction sets: which one this machine has, and the vector type the micro-kernels are written in.
+//! Instruction sets: which one this machine has, and the vector types the micro-kernels are written in.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An instruction set the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
+    /// Plain Rust: SSE2 on x86-64, NEON on 64-bit ARM.
     Portable,
+    /// AVX2 with fused multiply-add.
     Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+    /// AVX-512, with dense convolutions as split bf16 products on AMX tiles. Only where asked for.
+    Amx,
+}
+
+/// Whether `--fast` was given: AMX may be used where the machine has it.
+static FAST: AtomicBool = AtomicBool::new(false);
+
+/// Allows the fast mode from here on: dense convolutions on AMX tiles, where the machine has them, with products of
+/// three bf16 parts (about 1e-5 relative) instead of f32. Call it before any network is built.
+pub fn allow_fast() {
+    FAST.store(true, Ordering::Relaxed);
 }
 
 impl Isa {
-    /// The best instruction set of this machine, or the one `FOIL_CPU` names
-    /// (`portable`, `avx2`; one that the machine lacks is ignored).
+    /// All instruction sets, simplest first, with the names `FOIL_CPU` knows.
+    const ALL: [(&'static str, Isa); 4] = [
+        ("portable", Isa::Portable),
+        ("avx2", Isa::Avx2),
+        ("avx512", Isa::Avx512),
+        ("amx", Isa::Amx),
+    ];
+
+    /// The instruction set to use: the one `FOIL_CPU` names if this machine has it, else the best one
+    /// (AMX only in fast mode).
     pub fn detected() -> Isa {
-        static ISA: OnceLock<Isa> = OnceLock::new();
-        *ISA.get_or_init(|| {
-            let best = best();
-            match std::env::var("FOIL_CPU").as_deref() {
-                Ok("portable") => Isa::Portable,
-                _ => best,
-            }
-        })
+        static BEST: OnceLock<(Isa, bool)> = OnceLock::new();
+        let (best, amx) = *BEST.get_or_init(|| match forced() {
+            Ok(Some(isa)) => (isa, false),
+            _ if Isa::Avx512.available() => (Isa::Avx512, Isa::Amx.available()),
+            _ if Isa::Avx2.available() => (Isa::Avx2, false),
+            _ => (Isa::Portable, false),
+        });
+        if amx && FAST.load(Ordering::Relaxed) {
+            return Isa::Amx;
+        }
+        best
     }
 
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2+fma",
+            Isa::Avx512 => "avx512",
+            Isa::Amx => "avx512+amx bf16x3",
         }
     }
-}
 
-fn best() -> Isa {
+    /// Whether this machine can run it.
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        return Isa::Avx2;
+    pub fn available(self) -> bool {
+        use std::arch::is_x86_feature_detected as has;
+        match self {
+            Isa::Portable => true,
+            Isa::Avx2 => has!("avx2") && has!("fma"),
+            Isa::Avx512 => {
+                has!("avx512f")
+                    && has!("avx512bw")
+                    && has!("avx512dq")
+                    && has!("avx512vl")
+                    && Isa::Avx2.available()
+            }
+            Isa::Amx => Isa::Avx512.available() && super::amx::available(),
+        }
     }
-    Isa::Portable
+
+    /// Whether this machine can run it.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn available(self) -> bool {
+        self == Isa::Portable
+    }
 }
 
-/// Eight f32 values that multiply and add as one.
+/// What `FOIL_CPU` asks for; an error says why it cannot be had.
+pub fn forced() -> Result<Option<Isa>, String> {
+    let Ok(name) = std::env::var("FOIL_CPU") else {
+        return Ok(None);
+    };
+    let known = Isa::ALL.map(|(name, _)| name).join(", ");
+    match Isa::ALL.iter().find(|(known, _)| *known == name) {
+        Some((_, isa)) if isa.available() => Ok(Some(*isa)),
+        Some(_) => Err(format!("FOIL_CPU={name}: this machine has no {name}")),
+        None => Err(format!(
+            "FOIL_CPU={name} is not an instruction set; known: {known}"
+        )),
+    }
+}
+
+/// Several f32 values that multiply and add as one register.
 pub trait Lanes: Copy {
+    /// Number of values.
+    const COUNT: usize;
+    /// Pixels of a convolution tile: with two registers each they fill the register file, but for four.
+    const PIXELS: usize;
+
     fn splat(value: f32) -> Self;
     /// # Safety
-    /// `from` must be valid for reading 8 values.
+    /// `from` must be valid for reading `COUNT` values.
     unsafe fn load(from: *const f32) -> Self;
     /// # Safety
-    /// `to` must be valid for writing 8 values.
+    /// `to` must be valid for writing `COUNT` values.
     unsafe fn store(self, to: *mut f32);
     /// `self + a · b`.
     fn plus_product(self, a: Self, b: Self) -> Self;
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    /// `max(self, low)`; a NaN in `self` stays.
+    fn at_least(self, low: Self) -> Self;
+    /// `min(self, high)`; a NaN in `self` stays.
+    fn at_most(self, high: Self) -> Self;
 }
-
-/// Number of values in [`Lanes`].
-pub const LANES: usize = 8;
 
 /// [`Lanes`] in plain Rust, for any machine.
 #[derive(Clone, Copy)]
-pub struct Plain([f32; LANES]);
+pub struct Plain([f32; 4]);
 
-impl Lanes for Plain {
+impl Plain {
     #[inline(always)]
-    fn splat(value: f32) -> Self {
-        Plain([value; LANES])
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller promises 8 readable values; unaligned reads are allowed here.
-        Plain(unsafe { from.cast::<[f32; LANES]>().read_unaligned() })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller promises 8 writable values; unaligned writes are allowed here.
-        unsafe { to.cast::<[f32; LANES]>().write_unaligned(self.0) }
-    }
-
-    #[inline(always)]
-    fn plus_product(mut self, a: Self, b: Self) -> Self {
-        for i in 0..LANES {
-            self.0[i] += a.0[i] * b.0[i];
-        }
-        self
+    fn with(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        Plain(std::array::from_fn(|i| f(self.0[i], other.0[i])))
     }
 }
 
-/// [`Lanes`] as one AVX register. Only used below a check for AVX2 and FMA.
-#[cfg(target_arch = "x86_64")]
-#[derive(Clone, Copy)]
-pub struct Avx(std::arch::x86_64::__m256);
+impl Lanes for Plain {
+    const COUNT: usize = 4;
+    const PIXELS: usize = 6;
 
-#[cfg(target_arch = "x86_64")]
-impl Lanes for Avx {
     #[inline(always)]
     fn splat(value: f32) -> Self {
-        // SAFETY: this type is only used where AVX2 and FMA were detected.
-        Avx(unsafe { std::arch::x86_64::_mm256_set1_ps(value) })
+        Plain([value; 4])
     }
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: as above; the caller promises 8 readable values.
-        Avx(unsafe { std::arch::x86_64::_mm256_loadu_ps(from) })
+        // SAFETY: the caller promises 4 readable values; unaligned reads are allowed here.
+        Plain(unsafe { from.cast::<[f32; 4]>().read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: as above; the caller promises 8 writable values.
-        unsafe { std::arch::x86_64::_mm256_storeu_ps(to, self.0) }
+        // SAFETY: the caller promises 4 writable values; unaligned writes are allowed here.
+        unsafe { to.cast::<[f32; 4]>().write_unaligned(self.0) }
     }
 
     #[inline(always)]
     fn plus_product(self, a: Self, b: Self) -> Self {
-        // SAFETY: as above.
-        Avx(unsafe { std::arch::x86_64::_mm256_fmadd_ps(a.0, b.0, self.0) })
+        Plain(std::array::from_fn(|i| {
+            // ARM always has the fused instruction; elsewhere it would be a call.
+            if cfg!(target_arch = "aarch64") {
+                a.0[i].mul_add(b.0[i], self.0[i])
+            } else {
+                self.0[i] + a.0[i] * b.0[i]
+            }
+        }))
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        self.with(other, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn times(self, other: Self) -> Self {
+        self.with(other, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn at_least(self, low: Self) -> Self {
+        self.with(low, |a, b| if a < b { b } else { a })
+    }
+
+    #[inline(always)]
+    fn at_most(self, high: Self) -> Self {
+        self.with(high, |a, b| if a > b { b } else { a })
+    }
+}
+
+/// A register type of x86-64 as [`Lanes`]. Only used below a check for its instruction set.
+macro_rules! x86_lanes {
+    ($(#[$doc:meta])* $name:ident($register:ident), $count:literal, $pixels:literal,
+     $set1:ident $loadu:ident $storeu:ident $fmadd:ident $add:ident $sub:ident $mul:ident $max:ident $min:ident) => {
+        $(#[$doc])*
+        #[cfg(target_arch = "x86_64")]
+        #[derive(Clone, Copy)]
+        pub struct $name(std::arch::x86_64::$register);
+
+        // SAFETY of all blocks below: the type is only used where its instruction set was detected; pointers are
+        // valid for `COUNT` values by the promise of the caller.
+        #[cfg(target_arch = "x86_64")]
+        impl Lanes for $name {
+            const COUNT: usize = $count;
+            const PIXELS: usize = $pixels;
+
+            #[inline(always)]
+            fn splat(value: f32) -> Self {
+                Self(unsafe { std::arch::x86_64::$set1(value) })
+            }
+
+            #[inline(always)]
+            unsafe fn load(from: *const f32) -> Self {
+                Self(unsafe { std::arch::x86_64::$loadu(from) })
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut f32) {
+                unsafe { std::arch::x86_64::$storeu(to, self.0) }
+            }
+
+            #[inline(always)]
+            fn plus_product(self, a: Self, b: Self) -> Self {
+                Self(unsafe { std::arch::x86_64::$fmadd(a.0, b.0, self.0) })
+            }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                Self(unsafe { std::arch::x86_64::$add(self.0, other.0) })
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                Self(unsafe { std::arch::x86_64::$sub(self.0, other.0) })
+            }
+
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                Self(unsafe { std::arch::x86_64::$mul(self.0, other.0) })
+            }
+
+            // The second operand is returned if either is a NaN.
+            #[inline(always)]
+            fn at_least(self, low: Self) -> Self {
+                Self(unsafe { std::arch::x86_64::$max(low.0, self.0) })
+            }
+
+            #[inline(always)]
+            fn at_most(self, high: Self) -> Self {
+                Self(unsafe { std::arch::x86_64::$min(high.0, self.0) })
+            }
+        }
+    };
+}
+
+x86_lanes!(
+    /// [`Lanes`] as one AVX register.
+    Avx(__m256), 8, 6,
+    _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
+    _mm256_max_ps _mm256_min_ps
+);
+x86_lanes!(
+    /// [`Lanes`] as one AVX-512 register.
+    Avx512(__m512), 16, 12,
+    _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
+    _mm512_max_ps _mm512_min_ps
+);
+
+/// Flushes denormal numbers to zero on this thread while it lives: a network whose activations die out would
+/// otherwise run ten times slower.
+pub struct FlushDenormals {
+    #[cfg(target_arch = "x86_64")]
+    before: u32,
+}
+
+impl FlushDenormals {
+    /// Flush-to-zero and denormals-are-zero of the control register.
+    #[cfg(target_arch = "x86_64")]
+    const BITS: u32 = 1 << 15 | 1 << 6;
+
+    #[cfg(target_arch = "x86_64")]
+    pub fn on() -> Self {
+        let mut before = 0u32;
+        // SAFETY: SSE is part of x86-64; reads the control register.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut before, options(nostack)) };
+        Self::set(before | Self::BITS);
+        Self { before }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn set(register: u32) {
+        // SAFETY: SSE is part of x86-64; only the two flushing bits ever differ from what was read.
+        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &register, options(nostack)) };
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn on() -> Self {
+        Self {}
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Drop for FlushDenormals {
+    fn drop(&mut self) {
+        Self::set(self.before);
     }
 }
 
@@ -130,14 +324,24 @@ macro_rules! for_each_isa {
 
             #[cfg(target_arch = "x86_64")]
             {
+                use $crate::tensor::cpu::simd::Isa;
+
                 #[target_feature(enable = "avx2,fma")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx2($($arg: $ty),*) $(-> $ret)? {
                     body($($arg),*)
                 }
-                if $crate::tensor::cpu::simd::Isa::detected() == $crate::tensor::cpu::simd::Isa::Avx2 {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx512($($arg: $ty),*) $(-> $ret)? {
+                    body($($arg),*)
+                }
+                match Isa::detected() {
                     // SAFETY: the instruction set was detected.
-                    return unsafe { avx2($($arg),*) };
+                    Isa::Avx2 => return unsafe { avx2($($arg),*) },
+                    // SAFETY: as above.
+                    Isa::Avx512 | Isa::Amx => return unsafe { avx512($($arg),*) },
+                    Isa::Portable => {}
                 }
             }
             body($($arg),*)
@@ -145,3 +349,38 @@ macro_rules! for_each_isa {
     };
 }
 pub(crate) use for_each_isa;
+
+/// Compiles a function that is generic in [`Lanes`] for every instruction set and calls the best one of this machine:
+/// `for_each_lanes!(fn name(arg: Type, …) => kernel::<_>)` makes `name`, which calls `kernel::<V>(arg, …)`.
+macro_rules! for_each_lanes {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) => $kernel:ident) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name($($arg: $ty),*) {
+            use $crate::tensor::cpu::simd::{Isa, Plain};
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx2($($arg: $ty),*) {
+                $kernel::<$crate::tensor::cpu::simd::Avx>($($arg),*);
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512($($arg: $ty),*) {
+                $kernel::<$crate::tensor::cpu::simd::Avx512>($($arg),*);
+            }
+            match Isa::detected() {
+                // SAFETY: the instruction set was detected.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 | Isa::Amx => unsafe { avx512($($arg),*) },
+                _ => $kernel::<Plain>($($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use for_each_lanes;

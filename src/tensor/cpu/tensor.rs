@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use super::buffer::Buffer;
 use crate::tensor::{Shape, TensorError};
 
 /// An NHWC activation. Clones, views and single images of a batch share one buffer.
 #[derive(Clone, Debug)]
 pub struct Tensor {
-    data: Arc<Vec<f32>>,
+    data: Arc<Buffer>,
     offset: usize,
     shape: Shape,
 }
 
 impl Tensor {
-    pub fn new(shape: Shape, data: Vec<f32>) -> Self {
+    pub fn new(shape: Shape, data: Buffer) -> Self {
         assert_eq!(shape.len(), data.len(), "tensor of shape {shape:?}");
         Self {
             data: Arc::new(data),

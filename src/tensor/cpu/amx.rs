@@ -1,0 +1,4 @@
+//! placeholder
+pub fn available() -> bool {
+    false
+}

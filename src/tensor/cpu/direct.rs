@@ -1,0 +1,288 @@
+//! Direct convolution over NHWC activations, no im2col: bands of rows are cut so that the input of a band stays in
+//! the second cache and the weights of a chunk in the first. A band gets its border of zeros in scratch memory.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::buffer::Buffer;
+use super::conv::{Dense, Output};
+use super::simd::{FlushDenormals, Lanes, for_each_lanes};
+use super::tile::{self, End, Place, Run, Start, Tile};
+use crate::tensor::{Conv, Padding, Shape};
+
+/// Pixels per row when a 1×1 convolution is treated as one long row.
+const FLAT_ROW: usize = 48;
+/// Values of the inputs of a band.
+const BAND_VALUES: usize = 48 * 1024;
+/// Taps whose weights are multiplied in one go.
+const CHUNK: usize = 256;
+
+/// Convolves `x` into `output`.
+pub fn run(spec: &Conv, x: &[f32], shape: Shape, out: Shape, weights: &Dense, output: &Output<'_>) {
+    let walk = Walk::new(spec, shape, out, weights.block);
+    walk.units().into_par_iter().for_each(|unit| {
+        let _flush = FlushDenormals::on();
+        band(spec, &walk, x, weights, output, &unit);
+    });
+}
+
+/// How to walk the input and the output: rows of pixels, and the runs of memory below one window.
+struct Walk {
+    images: usize,
+    rows: usize,
+    width: usize,
+    /// Pixels in all rows of an image (the last row may be shorter).
+    pixels: usize,
+    /// Input rows below one output row and between output rows; 0 if rows are only a way of counting pixels.
+    window_rows: usize,
+    row_step: usize,
+    padding: Padding,
+    input_h: usize,
+    input_w: usize,
+    channels: usize,
+    input_image: usize,
+    /// Distance between rows and pixels in the input or, if there is one, in the bordered band.
+    input_row: usize,
+    input_pixel: usize,
+    output_image: usize,
+    /// The inputs below a window, in chunks.
+    chunks: Vec<(usize, Vec<Run>)>,
+    taps: usize,
+    group_inputs: usize,
+    group_outputs: usize,
+    blocks_per_group: usize,
+    blocks: usize,
+}
+
+impl Walk {
+    fn new(spec: &Conv, x: Shape, out: Shape, block: usize) -> Self {
+        let [kh, kw] = spec.kernel;
+        let group_inputs = spec.inputs / spec.groups;
+        let group_outputs = spec.outputs / spec.groups;
+        let blocks_per_group = group_outputs.div_ceil(block);
+        let p = spec.padding;
+        // A window that is the whole image (a linear layer after flattening) and a dense 1×1 window
+        // are both one long row of pixels, over all images.
+        let bare = p == Padding::default();
+        let whole = bare && spec.groups == 1 && [kh, kw] == [x.h, x.w];
+        let flat = whole || (bare && [kh, kw] == [1, 1] && spec.stride == 1);
+        let bordered_row = (x.w + p.left + p.right) * x.c;
+        let runs: Vec<Run> = if whole {
+            vec![Run {
+                at: 0,
+                len: x.image(),
+            }]
+        } else if spec.groups == 1 {
+            let len = kw * x.c;
+            (0..kh)
+                .map(|y| Run {
+                    at: y * bordered_row,
+                    len,
+                })
+                .collect()
+        } else {
+            let taps = (0..kh).flat_map(|y| (0..kw).map(move |k| (y, k)));
+            taps.map(|(y, k)| Run {
+                at: y * bordered_row + k * x.c,
+                len: group_inputs,
+            })
+            .collect()
+        };
+        let pixels = out.h * out.w * if flat { out.n } else { 1 };
+        let pixel = if whole { x.image() } else { x.c };
+        Self {
+            images: if flat { 1 } else { out.n },
+            rows: if flat {
+                pixels.div_ceil(FLAT_ROW)
+            } else {
+                out.h
+            },
+            width: if flat { FLAT_ROW } else { out.w },
+            pixels,
+            window_rows: kh,
+            row_step: spec.stride,
+            padding: p,
+            input_h: x.h,
+            input_w: x.w,
+            channels: x.c,
+            input_image: x.image(),
+            input_row: if flat {
+                FLAT_ROW * pixel
+            } else {
+                spec.stride * bordered_row
+            },
+            input_pixel: if flat { pixel } else { spec.stride * x.c },
+            output_image: out.h * out.w,
+            chunks: tile::chunks(runs.into_iter(), CHUNK),
+            taps: kh * kw * group_inputs,
+            group_inputs,
+            group_outputs,
+            blocks_per_group,
+            blocks: blocks_per_group * spec.groups,
+        }
+    }
+
+    /// Cuts the work: bands whose inputs stay in the cache, and channel blocks where there are few bands.
+    fn units(&self) -> Vec<Unit> {
+        let threads = rayon::current_num_threads();
+        let fit = (BAND_VALUES / self.input_row.max(1)).max(FLAT_ROW.div_ceil(self.width));
+        let wanted = (4 * threads).div_ceil(self.images.max(1));
+        let band = fit.min(self.rows.div_ceil(wanted)).max(1);
+        let bands = self.images * self.rows.div_ceil(band);
+        let cuts = (2 * threads).div_ceil(bands.max(1)).clamp(1, self.blocks);
+        let cut = self.blocks.div_ceil(cuts);
+        let mut units = Vec::new();
+        for image in 0..self.images {
+            for row in (0..self.rows).step_by(band) {
+                for block in (0..self.blocks).step_by(cut) {
+                    units.push(Unit {
+                        image,
+                        rows: row..(row + band).min(self.rows),
+                        blocks: block..(block + cut).min(self.blocks),
+                    });
+                }
+            }
+        }
+        units
+    }
+
+    /// The input rows of a band with their border of zeros.
+    fn bordered(&self, x: &[f32], rows: &Range<usize>) -> Buffer {
+        let Padding {
+            top, left, right, ..
+        } = self.padding;
+        let row = (self.input_w + left + right) * self.channels;
+        let first = rows.start * self.row_step;
+        let count = (rows.len() - 1) * self.row_step + self.window_rows;
+        let mut band = Buffer::take(count * row);
+        let values = self.input_w * self.channels;
+        for (y, line) in band.chunks_exact_mut(row.max(1)).enumerate() {
+            let (before, rest) = line.split_at_mut(left * self.channels);
+            let (inside, after) = rest.split_at_mut(values);
+            before.fill(0.0);
+            after.fill(0.0);
+            match (first + y).checked_sub(top) {
+                Some(y) if y < self.input_h => {
+                    inside.copy_from_slice(&x[y * values..(y + 1) * values]);
+                }
+                _ => inside.fill(0.0),
+            }
+        }
+        band
+    }
+}
+
+struct Unit {
+    image: usize,
+    rows: Range<usize>,
+    blocks: Range<usize>,
+}
+
+for_each_lanes! {
+    fn band(spec: &Conv, walk: &Walk, x: &[f32], weights: &Dense, output: &Output<'_>, unit: &Unit) => band_kernel
+}
+
+#[inline(always)]
+fn band_kernel<V: Lanes>(
+    spec: &Conv,
+    walk: &Walk,
+    x: &[f32],
+    weights: &Dense,
+    output: &Output<'_>,
+    unit: &Unit,
+) {
+    let block = 2 * V::COUNT;
+    assert_eq!(
+        weights.block, block,
+        "weights packed for another instruction set"
+    );
+    let image = &x[unit.image * walk.input_image..];
+    let bordered;
+    let (input, first_row) = if walk.padding == Padding::default() {
+        (image, unit.rows.start)
+    } else {
+        bordered = walk.bordered(&image[..walk.input_image], &unit.rows);
+        (&bordered[..], 0)
+    };
+    let tiles = walk.width.div_ceil(V::PIXELS);
+    let mut partial = Buffer::take(if walk.chunks.len() > 1 {
+        unit.rows.len() * tiles * V::PIXELS * block
+    } else {
+        0
+    });
+    for b in unit.blocks.clone() {
+        let group = b / walk.blocks_per_group;
+        let within = b % walk.blocks_per_group * block;
+        let channel = group * walk.group_outputs + within;
+        let channels = block.min(walk.group_outputs - within);
+        let packed = &weights.values[b * walk.taps * block..(b + 1) * walk.taps * block];
+        let bias = &weights.bias[b * block..(b + 1) * block];
+        for (c, (before, runs)) in walk.chunks.iter().enumerate() {
+            let (is_first, is_last) = (c == 0, c + 1 == walk.chunks.len());
+            let reach = runs.iter().map(|r| r.at + r.len).max().unwrap_or(0);
+            for (r, row) in unit.rows.clone().enumerate() {
+                let width = walk.width.min(walk.pixels - row * walk.width);
+                let tiles_here = width.div_ceil(V::PIXELS);
+                let start = (first_row + r) * walk.input_row + group * walk.group_inputs;
+                let first_pixel = unit.image * walk.output_image + row * walk.width;
+                let last = start + (width - 1) * walk.input_pixel + reach;
+                assert!(last <= input.len(), "a window reaches beyond its input");
+                for t in 0..tiles_here {
+                    let (first, pixels) = tile::cut(width, tiles_here, t);
+                    let sums = (r * tiles + t) * V::PIXELS * block;
+                    let pixel = first_pixel + first;
+                    // SAFETY: reads of the input end at `last` (checked above), weights hold one block for each
+                    // tap, `partial` holds all tiles of the band, and this unit alone writes these channels of
+                    // these pixels.
+                    unsafe {
+                        let partial = partial.as_mut_ptr().add(sums);
+                        let tile = Tile {
+                            x: input.as_ptr().add(start + first * walk.input_pixel),
+                            pixel: walk.input_pixel,
+                            runs,
+                            weights: packed.as_ptr().add(before * block),
+                            start: if is_first {
+                                Start::Bias(bias.as_ptr())
+                            } else {
+                                Start::Sums(partial)
+                            },
+                            end: if is_last {
+                                End::Output(output.place(spec, pixel, channel, channels))
+                            } else {
+                                End::Sums(partial, block)
+                            },
+                        };
+                        tile::run::<V>(&tile, pixels);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Output<'_> {
+    /// The place of some channels at a pixel.
+    ///
+    /// # Safety
+    /// The pixel and the channels must exist, and belong to the caller alone.
+    pub unsafe fn place(
+        &self,
+        spec: &Conv,
+        pixel: usize,
+        channel: usize,
+        channels: usize,
+    ) -> Place {
+        Place {
+            // SAFETY: inside the output, by the promise of the caller.
+            to: unsafe { self.data.add(pixel * self.channels + self.first + channel) },
+            pixel: self.channels,
+            residual: self.residual.map_or(std::ptr::null(), |r| {
+                r[pixel * spec.outputs + channel..].as_ptr()
+            }),
+            residual_pixel: spec.outputs,
+            channels,
+            activation: spec.activation,
+        }
+    }
+}

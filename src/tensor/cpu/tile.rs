@@ -1,0 +1,261 @@
+//! The micro-kernel of all dense products: a tile of neighbouring pixels × two registers of output channels stays in
+//! registers while it walks its inputs.
+//!
+//! Every output value is summed in the order of its taps, whatever the tile it falls in: results do not depend on how
+//! the work was cut.
+
+use super::elementwise::activate_in_place;
+use super::simd::Lanes;
+use crate::tensor::Activation;
+
+/// A run of input values that lie side by side: where it starts below a window, and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub at: usize,
+    pub len: usize,
+}
+
+/// Most channels of a block: two AVX-512 registers.
+const WIDEST: usize = 32;
+
+/// One tile: its input, its weights, and what becomes of its sums.
+#[derive(Clone, Copy)]
+pub struct Tile<'a> {
+    /// First input value of the first pixel, and the distance between pixels.
+    pub x: *const f32,
+    pub pixel: usize,
+    /// Which inputs to multiply, in order, with `weights`: one block of channels for each.
+    pub runs: &'a [Run],
+    pub weights: *const f32,
+    /// Where the sums begin.
+    pub start: Start,
+    pub end: End,
+}
+
+/// What the sums of a tile begin with.
+#[derive(Clone, Copy)]
+pub enum Start {
+    Zero,
+    /// One block of biases.
+    Bias(*const f32),
+    /// Sums of an earlier part: blocks of channels, pixel after pixel.
+    Sums(*const f32),
+}
+
+/// Where the sums of a tile go.
+#[derive(Clone, Copy)]
+pub enum End {
+    /// To blocks of channels at this distance, as they are.
+    Sums(*mut f32, usize),
+    /// To their place in the output.
+    Output(Place),
+}
+
+/// A block of output channels at the first pixel of a tile.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub to: *mut f32,
+    /// Distance between pixels in the output.
+    pub pixel: usize,
+    /// Added before the activation; null if there is none.
+    pub residual: *const f32,
+    pub residual_pixel: usize,
+    /// Channels of the block that exist.
+    pub channels: usize,
+    pub activation: Activation,
+}
+
+/// Computes a tile of `pixels` (at most `V::PIXELS`).
+///
+/// # Safety
+/// Every pointer of the tile must be valid for what the tile reads and writes there.
+#[inline(always)]
+pub unsafe fn run<V: Lanes>(tile: &Tile<'_>, pixels: usize) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match pixels {
+            6 => sums::<V, 6>(tile),
+            5 => sums::<V, 5>(tile),
+            4 => sums::<V, 4>(tile),
+            3 => sums::<V, 3>(tile),
+            2 => sums::<V, 2>(tile),
+            1 => sums::<V, 1>(tile),
+            _ if V::PIXELS < 12 => unreachable!("tiles have at most {} pixels", V::PIXELS),
+            12 => sums::<V, 12>(tile),
+            11 => sums::<V, 11>(tile),
+            10 => sums::<V, 10>(tile),
+            9 => sums::<V, 9>(tile),
+            8 => sums::<V, 8>(tile),
+            7 => sums::<V, 7>(tile),
+            _ => unreachable!("tiles have 1 to {} pixels", V::PIXELS),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn sums<V: Lanes, const P: usize>(tile: &Tile<'_>) {
+    let n = V::COUNT;
+    // SAFETY: as promised by the caller of `run`.
+    unsafe {
+        let mut acc = match tile.start {
+            Start::Zero => [[V::splat(0.0); 2]; P],
+            Start::Bias(bias) => [[V::load(bias), V::load(bias.add(n))]; P],
+            Start::Sums(from) => std::array::from_fn(|p| {
+                let from = from.add(p * 2 * n);
+                [V::load(from), V::load(from.add(n))]
+            }),
+        };
+        let mut weights = tile.weights;
+        for run in tile.runs {
+            let mut x = tile.x.add(run.at);
+            let end = x.add(run.len);
+            while x < end {
+                let (w0, w1) = (V::load(weights), V::load(weights.add(n)));
+                for (p, acc) in acc.iter_mut().enumerate() {
+                    let x = V::splat(*x.add(p * tile.pixel));
+                    acc[0] = acc[0].plus_product(x, w0);
+                    acc[1] = acc[1].plus_product(x, w1);
+                }
+                weights = weights.add(2 * n);
+                x = x.add(1);
+            }
+        }
+        match tile.end {
+            End::Sums(to, pixel) => {
+                for (p, acc) in acc.iter().enumerate() {
+                    acc[0].store(to.add(p * pixel));
+                    acc[1].store(to.add(p * pixel + n));
+                }
+            }
+            End::Output(place) => {
+                for (p, acc) in acc.into_iter().enumerate() {
+                    place.write(p, acc);
+                }
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Finishes the sums of pixel `p` of the tile.
+    ///
+    /// # Safety
+    /// The pointers must be valid for `channels` values at that pixel.
+    #[inline(always)]
+    pub unsafe fn write<V: Lanes>(&self, p: usize, mut sums: [V; 2]) {
+        let n = V::COUNT;
+        // SAFETY: as promised by the caller; `spare` holds the widest block.
+        unsafe {
+            let to = self.to.add(p * self.pixel);
+            let residual = self.residual.wrapping_add(p * self.residual_pixel);
+            let simple = !matches!(self.activation, Activation::Silu | Activation::Gelu);
+            if self.channels == 2 * n && simple {
+                if !self.residual.is_null() {
+                    sums[0] = sums[0].plus(V::load(residual));
+                    sums[1] = sums[1].plus(V::load(residual.add(n)));
+                }
+                let sums = sums.map(|s| bounded(s, self.activation));
+                sums[0].store(to);
+                sums[1].store(to.add(n));
+                return;
+            }
+            let mut spare = [0.0f32; WIDEST];
+            sums[0].store(spare.as_mut_ptr());
+            sums[1].store(spare.as_mut_ptr().add(n));
+            if !self.residual.is_null() {
+                for (i, s) in spare[..self.channels].iter_mut().enumerate() {
+                    *s += *residual.add(i);
+                }
+            }
+            activate_in_place(&mut spare[..2 * n], self.activation);
+            std::ptr::copy_nonoverlapping(spare.as_ptr(), to, self.channels);
+        }
+    }
+}
+
+/// The activations that are bounds.
+#[inline(always)]
+fn bounded<V: Lanes>(value: V, activation: Activation) -> V {
+    match activation {
+        Activation::Relu => value.at_least(V::splat(0.0)),
+        Activation::Relu6 => value.at_least(V::splat(0.0)).at_most(V::splat(6.0)),
+        _ => value,
+    }
+}
+
+/// Cuts runs into chunks of at most about `most` values, so that the weights of a chunk stay in the first cache.
+/// Each chunk comes with the number of values before it.
+pub fn chunks(runs: impl Iterator<Item = Run>, most: usize) -> Vec<(usize, Vec<Run>)> {
+    let mut chunks: Vec<(usize, Vec<Run>)> = Vec::new();
+    let (mut before, mut filled) = (0, most);
+    for run in runs {
+        let mut done = 0;
+        while done < run.len {
+            if filled >= most {
+                chunks.push((before, Vec::new()));
+                filled = 0;
+            }
+            // What is left is not cut into two if it is short.
+            let left = run.len - done;
+            let len = if left <= most - filled + most / 4 {
+                left
+            } else {
+                most - filled
+            };
+            let part = Run {
+                at: run.at + done,
+                len,
+            };
+            if let Some((_, chunk)) = chunks.last_mut() {
+                chunk.push(part);
+            }
+            (done, before, filled) = (done + len, before + len, filled + len);
+        }
+    }
+    chunks
+}
+
+/// Cuts `width` pixels into tiles of nearly equal size: the pixels of tile `index` of `tiles`, first and count.
+#[inline(always)]
+pub fn cut(width: usize, tiles: usize, index: usize) -> (usize, usize) {
+    let (size, more) = (width / tiles, width % tiles);
+    let first = index * size + index.min(more);
+    (first, size + usize::from(index < more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_keep_every_value_in_order() {
+        let runs = [(0, 100), (1000, 300), (2000, 5), (3000, 700)];
+        let runs = runs.map(|(at, len)| Run { at, len });
+        for most in [1, 7, 64, 256, 5000] {
+            let chunks = chunks(runs.into_iter(), most);
+            let list = |runs: &[Run]| -> Vec<usize> {
+                runs.iter().flat_map(|r| r.at..r.at + r.len).collect()
+            };
+            let mut seen = Vec::new();
+            for (before, chunk) in &chunks {
+                assert_eq!(*before, seen.len());
+                seen.extend(list(chunk));
+            }
+            assert_eq!(seen, list(&runs));
+        }
+    }
+
+    #[test]
+    fn a_cut_covers_the_row() {
+        for width in 1..40usize {
+            let tiles = width.div_ceil(6);
+            let mut next = 0;
+            for i in 0..tiles {
+                let (first, count) = cut(width, tiles, i);
+                assert!(first == next && (1..=6).contains(&count));
+                next += count;
+            }
+            assert_eq!(next, width);
+        }
+    }
+}

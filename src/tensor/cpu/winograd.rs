@@ -1,0 +1,363 @@
+//! Winograd's minimal filtering F(4×4, 3×3): 36 products for 16 outputs instead of 144.
+//!
+//! Tiles of 6×6 inputs (of all images of the batch, one after another) are transformed, multiplied with transformed
+//! weights as 36 matrix products on the micro-kernel of `tile`, and transformed back to 4×4 outputs. The
+//! interpolation points are 0, ±1, ±2 and ∞; weights are transformed in f64 and rounded once.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::buffer::Buffer;
+use super::conv::{Dense, Output};
+use super::simd::{FlushDenormals, Lanes, for_each_lanes};
+use super::tile::{self, End, Run, Start, Tile};
+use crate::tensor::{Conv, Shape};
+
+/// Outputs of a tile along one side.
+const SIDE: usize = 4;
+/// Inputs of a tile along one side, and in all.
+const REACH: usize = 6;
+const POINTS: usize = REACH * REACH;
+/// Tiles transformed together.
+const TILES: usize = 48;
+/// Output channels whose products are held at once.
+const CHANNELS: usize = 64;
+/// Input channels multiplied in one go.
+const CHUNK: usize = 256;
+/// Distance that keeps the 36 matrices out of each other's cache sets.
+const SKEW: usize = 16;
+
+/// The transform of the weights.
+const G: [[f64; 3]; REACH] = [
+    [1.0 / 4.0, 0.0, 0.0],
+    [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
+    [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
+    [1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0],
+    [1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0],
+    [0.0, 0.0, 1.0],
+];
+
+/// Whether this is the faster way. Depends on the layer and the size of an image, not on the batch.
+pub fn applies(spec: &Conv, out: Shape) -> bool {
+    let tiles = out.h.div_ceil(SIDE) * out.w.div_ceil(SIDE);
+    let shape = spec.kernel == [3, 3] && spec.stride == 1 && spec.groups == 1;
+    // With few tiles the larger weights are read for too little work.
+    let worth = tiles >= 9 || (tiles >= 4 && spec.inputs * spec.outputs <= 256 * 256);
+    shape && spec.inputs.is_multiple_of(16) && spec.outputs >= 16 && worth
+}
+
+/// `G w Gᵀ` for every input and output: `[block][36][input][block]`.
+pub fn transform(spec: &Conv, dense: &Dense) -> Dense {
+    let block = dense.block;
+    let blocks = spec.outputs.div_ceil(block);
+    let mut values = Buffer::take(blocks * POINTS * spec.inputs * block);
+    let per_block = POINTS * spec.inputs * block;
+    values
+        .par_chunks_mut(per_block.max(1))
+        .enumerate()
+        .for_each(|(b, values)| {
+            for input in 0..spec.inputs {
+                for lane in 0..block {
+                    let output = b * block + lane;
+                    let w: [[f64; 3]; 3] = std::array::from_fn(|y| {
+                        std::array::from_fn(|x| {
+                            if output < spec.outputs {
+                                f64::from(dense.at(spec, output, input, 3 * y + x))
+                            } else {
+                                0.0
+                            }
+                        })
+                    });
+                    for (i, rows) in G.iter().enumerate() {
+                        let half: [f64; 3] =
+                            std::array::from_fn(|x| (0..3).map(|y| rows[y] * w[y][x]).sum());
+                        for (j, columns) in G.iter().enumerate() {
+                            let value: f64 = (0..3).map(|x| half[x] * columns[x]).sum();
+                            let point = i * REACH + j;
+                            values[(point * spec.inputs + input) * block + lane] = value as f32;
+                        }
+                    }
+                }
+            }
+        });
+    Dense {
+        block,
+        values,
+        bias: Buffer::from(&dense.bias[..]),
+    }
+}
+
+/// Convolves `x` into `output` with transformed weights.
+pub fn run(spec: &Conv, x: &[f32], shape: Shape, out: Shape, weights: &Dense, output: &Output<'_>) {
+    let plan = Plan {
+        shape,
+        out,
+        rows: out.h.div_ceil(SIDE),
+        columns: out.w.div_ceil(SIDE),
+        zeros: Buffer::zeroed(shape.c),
+        chunks: tile::chunks(
+            std::iter::once(Run {
+                at: 0,
+                len: shape.c,
+            }),
+            CHUNK,
+        ),
+    };
+    let tiles = out.n * plan.rows * plan.columns;
+    let threads = rayon::current_num_threads();
+    let size = TILES.min(tiles.div_ceil(threads).max(12)).max(1);
+    let blocks = spec.outputs.div_ceil(weights.block);
+    let cuts = (2 * threads)
+        .div_ceil(tiles.div_ceil(size))
+        .clamp(1, blocks);
+    let cuts = if tiles.div_ceil(size) >= threads {
+        1
+    } else {
+        cuts.min(threads)
+    };
+    let cut = blocks.div_ceil(cuts);
+    let mut units = Vec::new();
+    for first in (0..tiles).step_by(size) {
+        for block in (0..blocks).step_by(cut) {
+            units.push(Unit {
+                tiles: first..(first + size).min(tiles),
+                blocks: block..(block + cut).min(blocks),
+            });
+        }
+    }
+    units.into_par_iter().for_each(|unit| {
+        let _flush = FlushDenormals::on();
+        some_tiles(spec, &plan, x, weights, output, &unit);
+    });
+}
+
+struct Plan {
+    shape: Shape,
+    out: Shape,
+    rows: usize,
+    columns: usize,
+    /// What lies outside of an image.
+    zeros: Buffer,
+    chunks: Vec<(usize, Vec<Run>)>,
+}
+
+struct Unit {
+    tiles: Range<usize>,
+    blocks: Range<usize>,
+}
+
+/// Image, first row and first column of a tile.
+fn corner(plan: &Plan, tile: usize) -> [usize; 3] {
+    let per_image = plan.rows * plan.columns;
+    let within = tile % per_image;
+    [
+        tile / per_image,
+        within / plan.columns * SIDE,
+        within % plan.columns * SIDE,
+    ]
+}
+
+for_each_lanes! {
+    fn some_tiles(spec: &Conv, plan: &Plan, x: &[f32], weights: &Dense, output: &Output<'_>, unit: &Unit)
+        => tiles_kernel
+}
+
+#[inline(always)]
+fn tiles_kernel<V: Lanes>(
+    spec: &Conv,
+    plan: &Plan,
+    x: &[f32],
+    weights: &Dense,
+    output: &Output<'_>,
+    unit: &Unit,
+) {
+    let (block, inputs, tiles) = (weights.block, plan.shape.c, unit.tiles.len());
+    assert!(block == 2 * V::COUNT && inputs.is_multiple_of(V::COUNT));
+    let held = (CHANNELS / block).max(1);
+    let in_point = tiles * inputs + SKEW;
+    let out_point = tiles * block + SKEW;
+    let mut transformed = Buffer::take(POINTS * in_point);
+    let mut products = Buffer::take(held * POINTS * out_point);
+    for (t, tile) in unit.tiles.clone().enumerate() {
+        // SAFETY: tile `t` of every matrix is inside `transformed`.
+        unsafe {
+            let to = transformed.as_mut_ptr().add(t * inputs);
+            input_tile::<V>(spec, plan, x, corner(plan, tile), to, in_point);
+        }
+    }
+    let groups = tiles.div_ceil(V::PIXELS);
+    for first in unit.blocks.clone().step_by(held) {
+        let some = first..(first + held).min(unit.blocks.end);
+        for point in 0..POINTS {
+            for (h, b) in some.clone().enumerate() {
+                let at = (b * POINTS + point) * inputs * block;
+                let packed = &weights.values[at..at + inputs * block];
+                for (c, (before, runs)) in plan.chunks.iter().enumerate() {
+                    for g in 0..groups {
+                        let (t, pixels) = tile::cut(tiles, groups, g);
+                        // SAFETY: the matrices hold `tiles` rows each, the weights `inputs` blocks.
+                        unsafe {
+                            let sums = products
+                                .as_mut_ptr()
+                                .add((h * POINTS + point) * out_point + t * block);
+                            let tile = Tile {
+                                x: transformed.as_ptr().add(point * in_point + t * inputs),
+                                pixel: inputs,
+                                runs,
+                                weights: packed.as_ptr().add(before * block),
+                                start: if c == 0 {
+                                    Start::Zero
+                                } else {
+                                    Start::Sums(sums)
+                                },
+                                end: End::Sums(sums, block),
+                            };
+                            tile::run::<V>(&tile, pixels);
+                        }
+                    }
+                }
+            }
+        }
+        for (h, b) in some.enumerate() {
+            for (t, tile) in unit.tiles.clone().enumerate() {
+                // SAFETY: tile `t` of every product of block `h` is inside `products`; this unit alone writes these
+                // channels of this tile.
+                unsafe {
+                    let from = products.as_ptr().add(h * POINTS * out_point + t * block);
+                    let bias = weights.bias[b * block..(b + 1) * block].as_ptr();
+                    output_tile::<V>(
+                        spec,
+                        plan,
+                        corner(plan, tile),
+                        from,
+                        out_point,
+                        bias,
+                        output,
+                        b,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// `Bᵀ d B` of one tile, written to the 36 matrices at distance `point`.
+#[inline(always)]
+unsafe fn input_tile<V: Lanes>(
+    spec: &Conv,
+    plan: &Plan,
+    x: &[f32],
+    [image, row, column]: [usize; 3],
+    to: *mut f32,
+    point: usize,
+) {
+    let shape = plan.shape;
+    let image = &x[image * shape.image()..(image + 1) * shape.image()];
+    let inside =
+        |at: usize, before: usize, size: usize| at.checked_sub(before).filter(|&at| at < size);
+    let sources: [[*const f32; REACH]; REACH] = std::array::from_fn(|i| {
+        let y = inside(row + i, spec.padding.top, shape.h);
+        std::array::from_fn(
+            |j| match (y, inside(column + j, spec.padding.left, shape.w)) {
+                (Some(y), Some(x)) => image[(y * shape.w + x) * shape.c..].as_ptr(),
+                _ => plan.zeros.as_ptr(),
+            },
+        )
+    });
+    // SAFETY: every source has `c` readable values, a multiple of the lanes; `to` by the promise of the caller.
+    unsafe {
+        for c in (0..shape.c).step_by(V::COUNT) {
+            let mut half = [[V::splat(0.0); REACH]; REACH];
+            for j in 0..REACH {
+                let column = std::array::from_fn(|i| V::load(sources[i][j].add(c)));
+                for (i, value) in input_line(column).into_iter().enumerate() {
+                    half[i][j] = value;
+                }
+            }
+            for (i, line) in half.into_iter().enumerate() {
+                for (j, value) in input_line(line).into_iter().enumerate() {
+                    value.store(to.add((i * REACH + j) * point + c));
+                }
+            }
+        }
+    }
+}
+
+/// `Bᵀ d` of six values.
+#[inline(always)]
+fn input_line<V: Lanes>(d: [V; REACH]) -> [V; REACH] {
+    let k = |value: f32| V::splat(value);
+    let (even, odd) = (
+        d[4].plus_product(d[2], k(-4.0)),
+        d[3].plus_product(d[1], k(-4.0)),
+    );
+    let (far, step) = (d[4].minus(d[2]), d[3].minus(d[1]));
+    [
+        d[4].plus_product(d[0], k(4.0)).plus_product(d[2], k(-5.0)),
+        even.plus(odd),
+        even.minus(odd),
+        far.plus_product(step, k(2.0)),
+        far.plus_product(step, k(-2.0)),
+        d[5].plus_product(d[1], k(4.0)).plus_product(d[3], k(-5.0)),
+    ]
+}
+
+/// `Aᵀ m A` of one tile, finished and written to the output.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn output_tile<V: Lanes>(
+    spec: &Conv,
+    plan: &Plan,
+    [image, row, column]: [usize; 3],
+    from: *const f32,
+    point: usize,
+    bias: *const f32,
+    output: &Output<'_>,
+    b: usize,
+) {
+    let (n, out) = (V::COUNT, plan.out);
+    let (rows, columns) = (SIDE.min(out.h - row), SIDE.min(out.w - column));
+    let (channel, channels) = (b * 2 * n, (2 * n).min(spec.outputs - b * 2 * n));
+    // SAFETY: by the promise of the caller; pixels outside of the image are left out.
+    unsafe {
+        let mut done = [[[V::splat(0.0); 2]; SIDE]; SIDE];
+        for half in 0..2 {
+            let bias = V::load(bias.add(half * n));
+            let mut lines = [[V::splat(0.0); REACH]; SIDE];
+            for j in 0..REACH {
+                let column =
+                    std::array::from_fn(|i| V::load(from.add((i * REACH + j) * point + half * n)));
+                for (i, value) in output_line(column).into_iter().enumerate() {
+                    lines[i][j] = value;
+                }
+            }
+            for (i, line) in lines.into_iter().enumerate() {
+                for (j, value) in output_line(line).into_iter().enumerate() {
+                    done[i][j][half] = value.plus(bias);
+                }
+            }
+        }
+        for (i, line) in done.into_iter().enumerate().take(rows) {
+            let pixel = (image * out.h + row + i) * out.w + column;
+            let place = output.place(spec, pixel, channel, channels);
+            for (j, sums) in line.into_iter().enumerate().take(columns) {
+                place.write(j, sums);
+            }
+        }
+    }
+}
+
+/// `Aᵀ m` of six values.
+#[inline(always)]
+fn output_line<V: Lanes>(m: [V; REACH]) -> [V; SIDE] {
+    let k = |value: f32| V::splat(value);
+    let (near, far) = (m[1].plus(m[2]), m[3].plus(m[4]));
+    let (near_step, far_step) = (m[1].minus(m[2]), m[3].minus(m[4]));
+    [
+        m[0].plus(near).plus(far),
+        near_step.plus_product(far_step, k(2.0)),
+        near.plus_product(far, k(4.0)),
+        m[5].plus(near_step).plus_product(far_step, k(8.0)),
+    ]
+}
