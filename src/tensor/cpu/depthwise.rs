@@ -6,7 +6,6 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::conv::Output;
-use super::elementwise::activate_in_place;
 use super::simd::{FlushDenormals, Lanes, for_each_lanes};
 use crate::tensor::{Conv, Shape};
 
@@ -150,37 +149,37 @@ fn window_kernel<V: Lanes, const P: usize>(
     if let (Some(ky), Some(kx)) = (window.rows.clone().last(), window.columns.clone().last()) {
         assert!(at(ky, kx) + (P - 1) * step + c <= image.len());
     }
-    let residual = output.residual.map(|r| &r[pixel * c..(pixel + P) * c]);
-    let mut spare = [0.0f32; 16];
+    let two = 2 * V::COUNT;
     let mut done = 0;
     while done < c {
-        // The last register overlaps the one before it; fewer channels than a register go one by one.
-        let wide = c >= V::COUNT;
-        let first = if wide { done.min(c - V::COUNT) } else { done };
-        let mut sums = [[0.0f32; 16]; P];
+        // The last registers overlap the ones before them; too few channels for two registers go one by one.
+        let first = if c >= two { done.min(c - two) } else { done };
         // SAFETY: all windows end inside the image (checked above); weights and bias have `c` values per tap; this
         // call alone writes these pixels.
         unsafe {
-            if wide {
-                let mut acc = [V::load(job.bias.as_ptr().add(first)); P];
+            let place = output.place(spec, pixel, first, if c >= two { two } else { 1 });
+            if c >= two {
+                let bias = job.bias.as_ptr().add(first);
+                let mut acc = [[V::load(bias), V::load(bias.add(V::COUNT))]; P];
                 for ky in window.rows.clone() {
                     for kx in window.columns.clone() {
-                        let w = V::load(
-                            job.weights
-                                .as_ptr()
-                                .add((ky * spec.kernel[1] + kx) * c + first),
-                        );
+                        let tap = (ky * spec.kernel[1] + kx) * c + first;
+                        let w = job.weights.as_ptr().add(tap);
+                        let (w0, w1) = (V::load(w), V::load(w.add(V::COUNT)));
                         let x = image.as_ptr().add(at(ky, kx) + first);
                         for (p, acc) in acc.iter_mut().enumerate() {
-                            *acc = acc.plus_product(V::load(x.add(p * step)), w);
+                            let x = x.add(p * step);
+                            acc[0] = acc[0].plus_product(V::load(x), w0);
+                            acc[1] = acc[1].plus_product(V::load(x.add(V::COUNT)), w1);
                         }
                     }
                 }
-                for (sums, acc) in sums.iter_mut().zip(acc) {
-                    acc.store(sums.as_mut_ptr());
+                for (p, acc) in acc.iter().enumerate() {
+                    place.write(p, *acc);
                 }
+                done = first + two;
             } else {
-                for (p, sums) in sums.iter_mut().enumerate() {
+                for p in 0..P {
                     let mut sum = job.bias[first];
                     for ky in window.rows.clone() {
                         for kx in window.columns.clone() {
@@ -188,24 +187,10 @@ fn window_kernel<V: Lanes, const P: usize>(
                                 * job.weights[(ky * spec.kernel[1] + kx) * c + first];
                         }
                     }
-                    sums[0] = sum;
+                    place.write(p, [V::splat(sum); 2]);
                 }
+                done += 1;
             }
-            let count = if wide { V::COUNT } else { 1 };
-            for (p, sums) in sums.iter_mut().enumerate() {
-                spare[..count].copy_from_slice(&sums[..count]);
-                if let Some(residual) = residual {
-                    for (s, r) in spare[..count].iter_mut().zip(&residual[p * c + first..]) {
-                        *s += r;
-                    }
-                }
-                activate_in_place(&mut spare[..count], spec.activation);
-                let to = output
-                    .data
-                    .add((pixel + p) * output.channels + output.first + first);
-                std::ptr::copy_nonoverlapping(spare.as_ptr(), to, count);
-            }
-            done = first + count;
         }
     }
 }

@@ -5,7 +5,7 @@
 //! the work was cut.
 
 use super::elementwise::activate_in_place;
-use super::simd::Lanes;
+use super::simd::{Lanes, prefetch_for_writing};
 use crate::tensor::Activation;
 
 /// A run of input values that lie side by side: where it starts below a window, and how long it is.
@@ -97,14 +97,24 @@ unsafe fn sums<V: Lanes, const P: usize>(tile: &Tile<'_>) {
     let n = V::COUNT;
     // SAFETY: as promised by the caller of `run`.
     unsafe {
-        let mut acc = match tile.start {
-            Start::Zero => [[V::splat(0.0); 2]; P],
-            Start::Bias(bias) => [[V::load(bias), V::load(bias.add(n))]; P],
-            Start::Sums(from) => std::array::from_fn(|p| {
-                let from = from.add(p * 2 * n);
-                [V::load(from), V::load(from.add(n))]
-            }),
-        };
+        // Plain loops throughout: closures over registers are not always inlined into their instruction set.
+        let mut acc = [[V::splat(0.0); 2]; P];
+        match tile.start {
+            Start::Zero => {}
+            Start::Bias(bias) => acc = [[V::load(bias), V::load(bias.add(n))]; P],
+            Start::Sums(from) => {
+                for (p, acc) in acc.iter_mut().enumerate() {
+                    let from = from.add(p * 2 * n);
+                    *acc = [V::load(from), V::load(from.add(n))];
+                }
+            }
+        }
+        // The lines of the output would otherwise be fetched one by one when they are written.
+        if let End::Output(place) = tile.end {
+            for p in 0..P {
+                prefetch_for_writing(place.to.wrapping_add(p * place.pixel));
+            }
+        }
         let mut weights = tile.weights;
         for run in tile.runs {
             let mut x = tile.x.add(run.at);
@@ -120,17 +130,21 @@ unsafe fn sums<V: Lanes, const P: usize>(tile: &Tile<'_>) {
                 x = x.add(1);
             }
         }
-        match tile.end {
-            End::Sums(to, pixel) => {
-                for (p, acc) in acc.iter().enumerate() {
-                    acc[0].store(to.add(p * pixel));
-                    acc[1].store(to.add(p * pixel + n));
-                }
-            }
-            End::Output(place) => {
-                for (p, acc) in acc.into_iter().enumerate() {
-                    place.write(p, acc);
-                }
+        // The sums leave their registers here, in a loop that is short enough to be unrolled whole: what is done to
+        // them below must not keep them from living in registers above.
+        let mut left = std::mem::MaybeUninit::<[[f32; WIDEST]; P]>::uninit();
+        let (to, pixel) = match tile.end {
+            End::Sums(to, pixel) => (to, pixel),
+            End::Output(_) => (left.as_mut_ptr().cast::<f32>(), 2 * n),
+        };
+        for (p, acc) in acc.iter().enumerate() {
+            acc[0].store(to.add(p * pixel));
+            acc[1].store(to.add(p * pixel + n));
+        }
+        if let End::Output(place) = tile.end {
+            for p in 0..P {
+                let from = to.add(p * pixel);
+                place.write(p, [V::load(from), V::load(from.add(n))]);
             }
         }
     }
@@ -154,9 +168,8 @@ impl Place {
                     sums[0] = sums[0].plus(V::load(residual));
                     sums[1] = sums[1].plus(V::load(residual.add(n)));
                 }
-                let sums = sums.map(|s| bounded(s, self.activation));
-                sums[0].store(to);
-                sums[1].store(to.add(n));
+                bounded(sums[0], self.activation).store(to);
+                bounded(sums[1], self.activation).store(to.add(n));
                 return;
             }
             let mut spare = [0.0f32; WIDEST];

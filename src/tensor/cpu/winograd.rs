@@ -270,13 +270,18 @@ unsafe fn input_tile<V: Lanes>(
         for c in (0..shape.c).step_by(V::COUNT) {
             let mut half = [[V::splat(0.0); REACH]; REACH];
             for j in 0..REACH {
-                let column = std::array::from_fn(|i| V::load(sources[i][j].add(c)));
-                for (i, value) in input_line(column).into_iter().enumerate() {
-                    half[i][j] = value;
+                let mut column = [V::splat(0.0); REACH];
+                for (value, sources) in column.iter_mut().zip(&sources) {
+                    *value = V::load(sources[j].add(c));
+                }
+                let column = input_line(column);
+                for i in 0..REACH {
+                    half[i][j] = column[i];
                 }
             }
-            for (i, line) in half.into_iter().enumerate() {
-                for (j, value) in input_line(line).into_iter().enumerate() {
+            for (i, line) in half.iter().enumerate() {
+                let line = input_line(*line);
+                for (j, value) in line.iter().enumerate() {
                     value.store(to.add((i * REACH + j) * point + c));
                 }
             }
@@ -287,19 +292,18 @@ unsafe fn input_tile<V: Lanes>(
 /// `Bᵀ d` of six values.
 #[inline(always)]
 fn input_line<V: Lanes>(d: [V; REACH]) -> [V; REACH] {
-    let k = |value: f32| V::splat(value);
-    let (even, odd) = (
-        d[4].plus_product(d[2], k(-4.0)),
-        d[3].plus_product(d[1], k(-4.0)),
-    );
+    let [two, less_two] = [V::splat(2.0), V::splat(-2.0)];
+    let [four, less_four, less_five] = [V::splat(4.0), V::splat(-4.0), V::splat(-5.0)];
+    let even = d[4].plus_product(d[2], less_four);
+    let odd = d[3].plus_product(d[1], less_four);
     let (far, step) = (d[4].minus(d[2]), d[3].minus(d[1]));
     [
-        d[4].plus_product(d[0], k(4.0)).plus_product(d[2], k(-5.0)),
+        d[4].plus_product(d[0], four).plus_product(d[2], less_five),
         even.plus(odd),
         even.minus(odd),
-        far.plus_product(step, k(2.0)),
-        far.plus_product(step, k(-2.0)),
-        d[5].plus_product(d[1], k(4.0)).plus_product(d[3], k(-5.0)),
+        far.plus_product(step, two),
+        far.plus_product(step, less_two),
+        d[5].plus_product(d[1], four).plus_product(d[3], less_five),
     ]
 }
 
@@ -332,17 +336,18 @@ unsafe fn output_tile<V: Lanes>(
                     lines[i][j] = value;
                 }
             }
-            for (i, line) in lines.into_iter().enumerate() {
-                for (j, value) in output_line(line).into_iter().enumerate() {
-                    done[i][j][half] = value.plus(bias);
+            for (i, line) in lines.iter().enumerate() {
+                let line = output_line(*line);
+                for j in 0..SIDE {
+                    done[i][j][half] = line[j].plus(bias);
                 }
             }
         }
-        for (i, line) in done.into_iter().enumerate().take(rows) {
+        for (i, line) in done.iter().enumerate().take(rows) {
             let pixel = (image * out.h + row + i) * out.w + column;
             let place = output.place(spec, pixel, channel, channels);
-            for (j, sums) in line.into_iter().enumerate().take(columns) {
-                place.write(j, sums);
+            for (j, sums) in line.iter().enumerate().take(columns) {
+                place.write(j, *sums);
             }
         }
     }
@@ -351,13 +356,12 @@ unsafe fn output_tile<V: Lanes>(
 /// `Aᵀ m` of six values.
 #[inline(always)]
 fn output_line<V: Lanes>(m: [V; REACH]) -> [V; SIDE] {
-    let k = |value: f32| V::splat(value);
     let (near, far) = (m[1].plus(m[2]), m[3].plus(m[4]));
     let (near_step, far_step) = (m[1].minus(m[2]), m[3].minus(m[4]));
     [
         m[0].plus(near).plus(far),
-        near_step.plus_product(far_step, k(2.0)),
-        near.plus_product(far, k(4.0)),
-        m[5].plus(near_step).plus_product(far_step, k(8.0)),
+        near_step.plus_product(far_step, V::splat(2.0)),
+        near.plus_product(far, V::splat(4.0)),
+        m[5].plus(near_step).plus_product(far_step, V::splat(8.0)),
     ]
 }
