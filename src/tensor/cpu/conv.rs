@@ -1,11 +1,13 @@
 //! Convolution: weights packed once for this machine, and the choice between the ways to compute it.
 //!
 //! Dense convolutions run directly (`direct`) or, 3×3 with stride 1, by Winograd's minimal filtering (`winograd`);
-//! one filter per channel has its own kernel (`depthwise`). The choice depends on the layer and on the size of one
+//! one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the dense ones (`amx`). The choice depends on the layer and on the size of one
 //! image only, never on the batch: an image gives the same bits in any company.
 
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "x86_64")]
+use super::amx;
 use super::buffer::Buffer;
 use super::simd::{Avx, Avx512, Isa, Lanes, Plain};
 use super::tensor::{Tensor, expect_shape};
@@ -18,6 +20,8 @@ pub struct Packed {
     weights: Weights,
     /// Made when the first image comes whose size it suits.
     winograd: OnceLock<Dense>,
+    #[cfg(target_arch = "x86_64")]
+    amx: OnceLock<amx::Weights>,
 }
 
 enum Weights {
@@ -80,12 +84,14 @@ impl Packed {
             spec,
             weights,
             winograd: OnceLock::new(),
+            #[cfg(target_arch = "x86_64")]
+            amx: OnceLock::new(),
         })
     }
 }
 
 impl Dense {
-    fn new(spec: &Conv, weight: &[f32], bias: &[f32]) -> Self {
+    pub fn new(spec: &Conv, weight: &[f32], bias: &[f32]) -> Self {
         let block = block();
         let taps = spec.kernel[0] * spec.kernel[1];
         let inputs = spec.inputs / spec.groups;
@@ -210,6 +216,11 @@ pub fn run_into(
     match &conv.weights {
         Weights::Depthwise(weights, bias) => {
             depthwise::run(spec, x, shape, out, weights, bias, &output);
+        }
+        #[cfg(target_arch = "x86_64")]
+        Weights::Dense(dense) if Isa::detected() == Isa::Amx && amx::applies(spec) => {
+            let tiles = conv.amx.get_or_init(|| amx::Weights::new(spec, dense));
+            amx::run(spec, x, shape, out, tiles, &output);
         }
         Weights::Dense(dense) if winograd::applies(spec, out) => {
             let transformed = conv

@@ -2,6 +2,7 @@
 //!
 //! One file per group of operations; the instruction set is chosen at run time (`simd`).
 
+#[cfg(any(target_arch = "x86_64", test))]
 mod amx;
 mod attention;
 mod buffer;
