@@ -14,13 +14,16 @@ use super::{JudgeSource, NamedJudge};
 pub struct Fingerprints {
     found: BTreeMap<String, Fingerprint>,
     protocol: String,
+    /// How networks multiply, where it is not in f32.
+    arithmetic: Option<String>,
 }
 
 impl Fingerprints {
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings, arithmetic: &str) -> Self {
         let mut new = Self {
             found: BTreeMap::new(),
             protocol: settings.protocol.name().into(),
+            arithmetic: (arithmetic != "f32").then(|| arithmetic.into()),
         };
         for name in ["l1", "l1_5", "l2", "elastic_net"] {
             new.put(name, |f| f.range = Some(settings.range));
@@ -37,10 +40,14 @@ impl Fingerprints {
             preprocessing: None,
             range: None,
             options: None,
+            arithmetic: None,
             reject_invalid: false,
             foil: env!("CARGO_PKG_VERSION").into(),
         };
         fill(&mut fingerprint);
+        if fingerprint.network.is_some() {
+            fingerprint.arithmetic.clone_from(&self.arithmetic);
+        }
         self.found.insert(metric.into(), fingerprint);
     }
 

@@ -151,7 +151,7 @@ pub fn score<B: MetricBackend + 'static>(
 ) -> Result<Outcome, ScoreError> {
     let mut notes = Vec::new();
     let settings = fit(&inputs, settings, &mut notes)?;
-    let mut fingerprints = fingerprint::Fingerprints::new(&settings);
+    let mut fingerprints = fingerprint::Fingerprints::new(&settings, backend.arithmetic());
     let mut models = Models {
         classifier: None,
         oracles: Vec::new(),

@@ -119,6 +119,9 @@ pub struct Fingerprint {
     /// Options that change the number: the real set, neighbours, subsets, splits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<String>,
+    /// How the networks multiplied, where it was not in f32 (`bf16x3`: `--fast` on a machine with AMX).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arithmetic: Option<String>,
     pub reject_invalid: bool,
     pub foil: String,
 }

@@ -20,6 +20,10 @@ pub trait Backend: Send + Sync {
 
     /// Name and instruction set, as printed and stored with scores.
     fn describe(&self) -> String;
+    /// How networks multiply: `f32`, or a name for something coarser. Part of every score's fingerprint.
+    fn arithmetic(&self) -> &'static str {
+        "f32"
+    }
 
     // Transfer.
 

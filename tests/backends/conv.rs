@@ -109,6 +109,47 @@ fn check<B: Backend>(b: &B, spec: Conv, [n, h, w]: [usize; 3], bias: bool, resid
     });
 }
 
+/// Where a fast algorithm for 3×3 windows pays: tiles that do not divide the image, borders, channels beyond one block.
+pub fn three_by_three_with_many_channels<B: Backend>(b: &B) {
+    let uneven = Padding {
+        top: 2,
+        left: 0,
+        bottom: 1,
+        right: 2,
+    };
+    for (inputs, outputs, side) in [(16, 16, [12, 12]), (48, 40, [13, 18]), (288, 33, [12, 15])] {
+        for (p, padding) in [Padding::default(), Padding::all(1), uneven]
+            .into_iter()
+            .enumerate()
+        {
+            let spec = Conv {
+                padding,
+                ..Conv::square(inputs, outputs, 3).activation(ACTIVATIONS[p])
+            };
+            check(b, spec, [1 + p, side[0], side[1]], p != 0, p == 1);
+        }
+    }
+}
+
+/// Sums that are too long to be taken in one go.
+pub fn long_sums<B: Backend>(b: &B) {
+    check(b, Conv::square(1300, 21, 1), [1, 5, 11], true, true);
+    check(
+        b,
+        Conv::square(100, 35, 5).padding(2),
+        [2, 9, 8],
+        true,
+        true,
+    );
+    check(
+        b,
+        Conv::square(64, 16, 7).stride(2),
+        [1, 15, 20],
+        true,
+        false,
+    );
+}
+
 pub fn every_kernel_stride_padding_and_depth<B: Backend>(b: &B) {
     let asymmetric = |kh: usize, kw: usize| Padding {
         top: kh / 2,

@@ -123,6 +123,49 @@ pub fn a_batch_equals_its_images_one_by_one<B: Backend>(b: &B) {
     }
 }
 
+/// The fast algorithm for 3×3 windows and sums in chunks take tiles of several images together.
+fn convolutions<B: Backend>(b: &B, images: &Array) -> Vec<Vec<u32>> {
+    let n = images.shape[0];
+    let x = up(b, images);
+    let mut results = vec![Vec::new(); n];
+    for spec in [
+        Conv::square(272, 40, 3)
+            .padding(1)
+            .activation(Activation::Relu),
+        Conv::square(272, 24, 1),
+        Conv::square(272, 20, 3).stride(2),
+        Conv::square(272, 272, 3).groups(272).padding(1),
+    ] {
+        let (weight, bias) = weights(&spec, true);
+        let conv = b.prepare(spec, &weight, &bias).unwrap();
+        let out = b.download(&b.conv(&x, &conv, None).unwrap());
+        for (image, values) in results.iter_mut().zip(out.data.chunks(out.len() / n)) {
+            image.extend(values.iter().map(|v| v.to_bits()));
+        }
+    }
+    results
+}
+
+pub fn batches_of_1_7_and_64_on_1_and_2_threads_give_the_same_bits<B: Backend>(b: &B) {
+    let images = random("many", [64, 272, 11, 13]);
+    let part = |range: std::ops::Range<usize>| {
+        let size = images.len() / 64;
+        let data = images.data[range.start * size..range.end * size].to_vec();
+        Array::new([range.len(), 272, 11, 13], data).unwrap()
+    };
+    let on = |threads: usize, images: &Array| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let pool = pool.build().expect("a pool of threads");
+        pool.install(|| convolutions(b, images))
+    };
+    let all = on(2, &images);
+    assert!(all == on(1, &images), "1 thread differs from 2");
+    for threads in [1, 2] {
+        assert!(all[3..10] == on(threads, &part(3..10)), "a batch of 7");
+        assert!(all[63..] == on(threads, &part(63..64)), "a batch of 1");
+    }
+}
+
 pub fn threads_do_not_change_a_bit<B: Backend>(b: &B) {
     for n in [1, 3] {
         let images = random("threads", [n, 24, 17, 19]);

@@ -31,6 +31,8 @@ macro_rules! suite {
                 }
                 conv {
                     every_kernel_stride_padding_and_depth,
+                    three_by_three_with_many_channels,
+                    long_sums,
                     output_channels_need_not_fill_a_block,
                     any_number_of_images,
                     every_activation_with_bias_and_residual,
@@ -88,6 +90,7 @@ macro_rules! suite {
                 determinism {
                     a_batch_equals_its_images_one_by_one,
                     threads_do_not_change_a_bit,
+                    batches_of_1_7_and_64_on_1_and_2_threads_give_the_same_bits,
                 }
                 errors {
                     transfer,
@@ -119,24 +122,38 @@ macro_rules! suite {
 
 suite!(cpu, foil::tensor::cpu::Cpu);
 
-/// The instruction set is chosen once per process, so the portable kernels need a process of their own.
+/// The instruction set is chosen once per process, so each one needs a process of its own.
 #[test]
-fn the_portable_kernels_pass_the_same_suite() {
+fn every_instruction_set_of_this_machine_passes_the_same_suite() {
+    if std::env::var_os("FOIL_CPU").is_some() {
+        return;
+    }
     let exe = std::env::current_exe().expect("this test's own file");
-    let output = std::process::Command::new(exe)
-        .args(["--skip", "the_portable_kernels_pass_the_same_suite"])
-        .env("FOIL_CPU", "portable")
-        .output()
-        .expect("this test runs itself");
-    let report = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{report}");
-    assert!(!report.contains(" 0 passed"), "{report}");
+    for isa in foil::tensor::cpu::Isa::ALL {
+        if !isa.available() {
+            println!("skipped: this machine has no {}", isa.key());
+            continue;
+        }
+        let output = std::process::Command::new(&exe)
+            .arg("cpu::")
+            .arg("asked_for")
+            .env("FOIL_CPU", isa.key())
+            .output()
+            .expect("this test runs itself");
+        let report = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}: {report}", isa.key());
+        assert!(!report.contains(" 0 passed"), "{}: {report}", isa.key());
+    }
 }
 
 #[test]
 fn the_suite_runs_on_the_instruction_set_it_was_asked_for() {
     use foil::tensor::{Backend, cpu::Cpu};
-    if std::env::var("FOIL_CPU").as_deref() == Ok("portable") {
-        assert_eq!(Cpu.describe(), "cpu (portable)");
+    if let Ok(key) = std::env::var("FOIL_CPU") {
+        let isa = foil::tensor::cpu::Isa::ALL
+            .into_iter()
+            .find(|isa| isa.key() == key);
+        let isa = isa.expect("a known instruction set");
+        assert_eq!(Cpu.describe(), format!("cpu ({})", isa.name()));
     }
 }

@@ -21,6 +21,7 @@ mod tile;
 mod winograd;
 
 pub use conv::Packed;
+pub use simd::{Isa, allow_fast, forced};
 pub use tensor::Tensor;
 
 use buffer::Buffer;
@@ -38,7 +39,7 @@ pub struct Cpu;
 pub fn describe() -> String {
     format!(
         "{}, {} threads",
-        simd::Isa::detected().name(),
+        Isa::detected().name(),
         rayon::current_num_threads()
     )
 }
@@ -48,7 +49,14 @@ impl Backend for Cpu {
     type Conv = Packed;
 
     fn describe(&self) -> String {
-        format!("cpu ({})", simd::Isa::detected().name())
+        format!("cpu ({})", Isa::detected().name())
+    }
+
+    fn arithmetic(&self) -> &'static str {
+        match Isa::detected() {
+            Isa::Amx => "bf16x3",
+            _ => "f32",
+        }
     }
 
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {

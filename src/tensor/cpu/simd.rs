@@ -26,13 +26,18 @@ pub fn allow_fast() {
 }
 
 impl Isa {
-    /// All instruction sets, simplest first, with the names `FOIL_CPU` knows.
-    const ALL: [(&'static str, Isa); 4] = [
-        ("portable", Isa::Portable),
-        ("avx2", Isa::Avx2),
-        ("avx512", Isa::Avx512),
-        ("amx", Isa::Amx),
-    ];
+    /// All instruction sets, simplest first.
+    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx];
+
+    /// The name `FOIL_CPU` knows it by.
+    pub fn key(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+            Isa::Amx => "amx",
+        }
+    }
 
     /// The instruction set to use: the one `FOIL_CPU` names if this machine has it, else the best one
     /// (AMX only in fast mode).
@@ -50,6 +55,7 @@ impl Isa {
         best
     }
 
+    /// What it is, for people.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -89,9 +95,9 @@ pub fn forced() -> Result<Option<Isa>, String> {
     let Ok(name) = std::env::var("FOIL_CPU") else {
         return Ok(None);
     };
-    let known = Isa::ALL.map(|(name, _)| name).join(", ");
-    match Isa::ALL.iter().find(|(known, _)| *known == name) {
-        Some((_, isa)) if isa.available() => Ok(Some(*isa)),
+    let known = Isa::ALL.map(Isa::key).join(", ");
+    match Isa::ALL.into_iter().find(|isa| isa.key() == name) {
+        Some(isa) if isa.available() => Ok(Some(isa)),
         Some(_) => Err(format!("FOIL_CPU={name}: this machine has no {name}")),
         None => Err(format!(
             "FOIL_CPU={name} is not an instruction set; known: {known}"
@@ -117,7 +123,6 @@ pub trait Lanes: Copy {
     fn plus_product(self, a: Self, b: Self) -> Self;
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
-    fn times(self, other: Self) -> Self;
     /// `max(self, low)`; a NaN in `self` stays.
     fn at_least(self, low: Self) -> Self;
     /// `min(self, high)`; a NaN in `self` stays.
@@ -179,11 +184,6 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn times(self, other: Self) -> Self {
-        self.with(other, |a, b| a * b)
-    }
-
-    #[inline(always)]
     fn at_least(self, low: Self) -> Self {
         self.with(low, |a, b| if a < b { b } else { a })
     }
@@ -197,7 +197,7 @@ impl Lanes for Plain {
 /// A register type of x86-64 as [`Lanes`]. Only used below a check for its instruction set.
 macro_rules! x86_lanes {
     ($(#[$doc:meta])* $name:ident($register:ident), $count:literal, $pixels:literal,
-     $set1:ident $loadu:ident $storeu:ident $fmadd:ident $add:ident $sub:ident $mul:ident $max:ident $min:ident) => {
+     $set1:ident $loadu:ident $storeu:ident $fmadd:ident $add:ident $sub:ident $max:ident $min:ident) => {
         $(#[$doc])*
         #[cfg(target_arch = "x86_64")]
         #[derive(Clone, Copy)]
@@ -240,11 +240,6 @@ macro_rules! x86_lanes {
                 Self(unsafe { std::arch::x86_64::$sub(self.0, other.0) })
             }
 
-            #[inline(always)]
-            fn times(self, other: Self) -> Self {
-                Self(unsafe { std::arch::x86_64::$mul(self.0, other.0) })
-            }
-
             // The second operand is returned if either is a NaN.
             #[inline(always)]
             fn at_least(self, low: Self) -> Self {
@@ -262,13 +257,13 @@ macro_rules! x86_lanes {
 x86_lanes!(
     /// [`Lanes`] as one AVX register.
     Avx(__m256), 8, 6,
-    _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
+    _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_sub_ps
     _mm256_max_ps _mm256_min_ps
 );
 x86_lanes!(
     /// [`Lanes`] as one AVX-512 register.
     Avx512(__m512), 16, 12,
-    _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
+    _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_sub_ps
     _mm512_max_ps _mm512_min_ps
 );
 

@@ -309,7 +309,8 @@ fn input_line<V: Lanes>(d: [V; REACH]) -> [V; REACH] {
 
 /// `Aᵀ m A` of one tile, finished and written to the output.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
+// The indices are those of the matrices.
+#[allow(clippy::too_many_arguments, clippy::needless_range_loop)]
 unsafe fn output_tile<V: Lanes>(
     spec: &Conv,
     plan: &Plan,
