@@ -104,8 +104,17 @@ fn check<B: Backend>(b: &B, spec: Conv, [n, h, w]: [usize; 3], bias: bool, resid
         Activation::Silu | Activation::Gelu => 1.5,
         _ => 1.0,
     };
+    // A fast algorithm for 3×3 windows adds and subtracts whole tiles of inputs: a pixel at the border, with few terms
+    // of its own, has the error of its neighbours.
+    let fast = spec.kernel == [3, 3] && spec.stride == 1 && spec.groups == 1;
+    let largest = magnitudes.data.iter().copied().fold(0.0, f64::max);
     assert_close(&what, &down(b, &got), &expected, |i| {
-        TOLERANCE * slope * magnitudes.data[i]
+        let own = TOLERANCE * slope * magnitudes.data[i];
+        if fast {
+            own.max(TOLERANCE / 2.0 * largest)
+        } else {
+            own
+        }
     });
 }
 
