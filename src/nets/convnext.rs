@@ -1,5 +1,6 @@
 //! ConvNeXt as in torchvision (Liu et al. 2022). Layer scales are folded into the last linear layer of a block.
 
+use super::batch::one_by_one;
 use super::layers::Scope;
 use super::{Classifier, NetError, Prediction};
 use crate::tensor::{Activation, Backend, Conv, Norm, StateDict};
@@ -85,20 +86,29 @@ fn block<B: Backend>(backend: &B, at: &Scope<'_>, c: usize) -> Result<Block<B>, 
     })
 }
 
+fn run<B: Backend>(b: &B, mut x: B::Tensor, stages: &[Stage<B>]) -> Result<B::Tensor, NetError> {
+    for stage in stages {
+        if let Some((norm, conv)) = &stage.down {
+            x = b.conv(&b.layer_norm(&x, norm)?, conv, None)?;
+        }
+        for block in &stage.blocks {
+            let h = b.conv(&x, &block.depthwise, None)?;
+            let h = b.layer_norm(&h, &block.norm)?;
+            let h = b.conv(&h, &block.widen, None)?;
+            x = b.conv(&h, &block.narrow, Some(&x))?;
+        }
+    }
+    Ok(x)
+}
+
 impl<B: Backend> Classifier<B> for ConvNext<B> {
     fn predict(&self, b: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
-        let mut x = b.layer_norm(&b.conv(x, &self.stem, None)?, &self.stem_norm)?;
-        for stage in &self.stages {
-            if let Some((norm, conv)) = &stage.down {
-                x = b.conv(&b.layer_norm(&x, norm)?, conv, None)?;
-            }
-            for block in &stage.blocks {
-                let h = b.conv(&x, &block.depthwise, None)?;
-                let h = b.layer_norm(&h, &block.norm)?;
-                let h = b.conv(&h, &block.widen, None)?;
-                x = b.conv(&h, &block.narrow, Some(&x))?;
-            }
-        }
+        let (wide, narrow) = self.stages.split_at(self.stages.len().min(2));
+        let x = one_by_one(b, x, |x| {
+            let x = b.layer_norm(&b.conv(x, &self.stem, None)?, &self.stem_norm)?;
+            run(b, x, wide)
+        })?;
+        let x = run(b, x, narrow)?;
         let embedding = b.layer_norm(&b.global_mean(&x), &self.norm)?;
         let logits = b.conv(&embedding, &self.head, None)?;
         Ok(Prediction { logits, embedding })

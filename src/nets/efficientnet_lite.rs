@@ -1,6 +1,7 @@
 //! EfficientNet-lite 0–2 (Tan & Le 2019 without squeeze-and-excitation, with ReLU6), names of
 //! efficientnet-lite-pytorch. Padding is TensorFlow's "same", fixed for the resolution of each variant.
 
+use super::batch::one_by_one;
 use super::layers::Scope;
 use super::mobilenet::Inverted;
 use super::{Classifier, NetError, Prediction};
@@ -120,10 +121,13 @@ impl<B: Backend> EfficientNetLite<B> {
 
 impl<B: Backend> Classifier<B> for EfficientNetLite<B> {
     fn predict(&self, b: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
-        let mut x = b.conv(x, &self.stem, None)?;
-        for block in &self.blocks {
-            x = block.run(b, &x)?;
-        }
+        let x = one_by_one(b, x, |x| {
+            let mut x = b.conv(x, &self.stem, None)?;
+            for block in &self.blocks {
+                x = block.run(b, &x)?;
+            }
+            Ok(x)
+        })?;
         let embedding = b.global_mean(&b.conv(&x, &self.last, None)?);
         let logits = b.conv(&embedding, &self.head, None)?;
         Ok(Prediction { logits, embedding })

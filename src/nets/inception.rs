@@ -3,6 +3,7 @@
 //! It differs from torchvision's: average-pool branches leave padding out of the divisor, the pool branch of the
 //! last block is a max-pool, and there are 1008 classes. Batch norms have ε = 0.001.
 
+use super::batch::one_by_one;
 use super::layers::Scope;
 use super::{NetError, Prediction};
 use crate::tensor::{Activation, Backend, Conv, Padding, Part, Pool, PoolKind, StateDict};
@@ -341,11 +342,17 @@ impl<B: Backend> Inception<B> {
             network: "inception_v3_fid",
             part,
         };
-        let mut x = b.pool(&chain(b, x, &self.stem64)?, Pool::max(3, 2))?;
+        let mut x = one_by_one(b, x, |x| {
+            Ok(b.pool(&chain(b, x, &self.stem64)?, Pool::max(3, 2))?)
+        })?;
         note(FidTap::F64, &x);
         if deepest >= FidTap::F192 {
             let convs = self.stem192.as_ref().ok_or(missing("192-feature stem"))?;
-            x = b.pool(&chain(b, &x, convs)?, Pool::max(3, 2))?;
+            x = one_by_one(
+                b,
+                &x,
+                |x| Ok(b.pool(&chain(b, x, convs)?, Pool::max(3, 2))?),
+            )?;
             note(FidTap::F192, &x);
         }
         if deepest >= FidTap::F768 {

@@ -1,5 +1,6 @@
 //! MobileNetV2 as in torchvision (Sandler et al. 2018).
 
+use super::batch::one_by_one;
 use super::layers::Scope;
 use super::{Classifier, NetError, Prediction};
 use crate::tensor::{Activation, Backend, Conv, StateDict};
@@ -99,10 +100,13 @@ impl<B: Backend> MobileNetV2<B> {
 
 impl<B: Backend> Classifier<B> for MobileNetV2<B> {
     fn predict(&self, b: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
-        let mut x = b.conv(x, &self.first, None)?;
-        for block in &self.blocks {
-            x = block.run(b, &x)?;
-        }
+        let x = one_by_one(b, x, |x| {
+            let mut x = b.conv(x, &self.first, None)?;
+            for block in &self.blocks {
+                x = block.run(b, &x)?;
+            }
+            Ok(x)
+        })?;
         let embedding = b.global_mean(&b.conv(&x, &self.last, None)?);
         let logits = b.conv(&embedding, &self.head, None)?;
         Ok(Prediction { logits, embedding })

@@ -5,6 +5,7 @@
 
 mod alexnet;
 mod architecture;
+mod batch;
 mod convnext;
 mod efficientnet_lite;
 mod inception;

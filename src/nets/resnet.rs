@@ -1,5 +1,6 @@
 //! ResNet-18 and ResNet-50 as in torchvision (He et al. 2016, stride in the 3×3 layer).
 
+use super::batch::one_by_one;
 use super::layers::Scope;
 use super::{Classifier, NetError, Prediction};
 use crate::tensor::{Activation, Backend, Conv, Pool, StateDict};
@@ -16,6 +17,8 @@ struct Block<B: Backend> {
 pub struct ResNet<B: Backend> {
     first: B::Conv,
     blocks: Vec<Block<B>>,
+    /// Blocks of the first two stages, whose activations are larger than their weights.
+    wide: usize,
     head: B::Conv,
 }
 
@@ -73,25 +76,34 @@ impl<B: Backend> ResNet<B> {
         Ok(Self {
             first,
             blocks,
+            wide: depths[0] + depths[1],
             head,
         })
     }
 }
 
+fn run<B: Backend>(b: &B, mut x: B::Tensor, blocks: &[Block<B>]) -> Result<B::Tensor, NetError> {
+    for block in blocks {
+        let shortcut = match &block.shortcut {
+            Some(conv) => b.conv(&x, conv, None)?,
+            None => x.clone(),
+        };
+        for (i, conv) in block.convs.iter().enumerate() {
+            let last = i + 1 == block.convs.len();
+            x = b.conv(&x, conv, last.then_some(&shortcut))?;
+        }
+    }
+    Ok(x)
+}
+
 impl<B: Backend> Classifier<B> for ResNet<B> {
     fn predict(&self, b: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
-        let x = b.conv(x, &self.first, None)?;
-        let mut x = b.pool(&x, Pool::max(3, 2).padding(1))?;
-        for block in &self.blocks {
-            let shortcut = match &block.shortcut {
-                Some(conv) => b.conv(&x, conv, None)?,
-                None => x.clone(),
-            };
-            for (i, conv) in block.convs.iter().enumerate() {
-                let last = i + 1 == block.convs.len();
-                x = b.conv(&x, conv, last.then_some(&shortcut))?;
-            }
-        }
+        let (wide, narrow) = self.blocks.split_at(self.wide);
+        let x = one_by_one(b, x, |x| {
+            let x = b.conv(x, &self.first, None)?;
+            run(b, b.pool(&x, Pool::max(3, 2).padding(1))?, wide)
+        })?;
+        let x = run(b, x, narrow)?;
         let embedding = b.global_mean(&x);
         let logits = b.conv(&embedding, &self.head, None)?;
         Ok(Prediction { logits, embedding })

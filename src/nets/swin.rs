@@ -1,5 +1,6 @@
 //! Swin Transformer as in torchvision (Liu et al. 2021): attention in windows, every second block shifted.
 
+use super::batch::one_by_one;
 use super::layers::Scope;
 use super::{Classifier, NetError, Prediction};
 use crate::tensor::{
@@ -148,6 +149,20 @@ fn score_bias(table: &Array, heads: usize, h: usize, w: usize, shift: [usize; 2]
 }
 
 impl<B: Backend> Swin<B> {
+    fn run(&self, b: &B, mut x: B::Tensor, stages: &[Stage<B>]) -> Result<B::Tensor, NetError> {
+        for stage in stages {
+            if let Some((norm, reduction)) = &stage.merge {
+                x = b.conv(&b.layer_norm(&b.merge_patches(&x), norm)?, reduction, None)?;
+            }
+            for (i, block) in stage.blocks.iter().enumerate() {
+                x = self.attend(b, &x, block, stage.heads, i % 2 == 1)?;
+                let h = b.conv(&b.layer_norm(&x, &block.norm2)?, &block.widen, None)?;
+                x = b.conv(&h, &block.narrow, Some(&x))?;
+            }
+        }
+        Ok(x)
+    }
+
     fn attend(
         &self,
         b: &B,
@@ -187,17 +202,12 @@ impl<B: Backend> Swin<B> {
 
 impl<B: Backend> Classifier<B> for Swin<B> {
     fn predict(&self, b: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
-        let mut x = b.layer_norm(&b.conv(x, &self.stem, None)?, &self.stem_norm)?;
-        for stage in &self.stages {
-            if let Some((norm, reduction)) = &stage.merge {
-                x = b.conv(&b.layer_norm(&b.merge_patches(&x), norm)?, reduction, None)?;
-            }
-            for (i, block) in stage.blocks.iter().enumerate() {
-                x = self.attend(b, &x, block, stage.heads, i % 2 == 1)?;
-                let h = b.conv(&b.layer_norm(&x, &block.norm2)?, &block.widen, None)?;
-                x = b.conv(&h, &block.narrow, Some(&x))?;
-            }
-        }
+        let (wide, narrow) = self.stages.split_at(self.stages.len().min(2));
+        let x = one_by_one(b, x, |x| {
+            let x = b.layer_norm(&b.conv(x, &self.stem, None)?, &self.stem_norm)?;
+            self.run(b, x, wide)
+        })?;
+        let x = self.run(b, x, narrow)?;
         let embedding = b.global_mean(&b.layer_norm(&x, &self.norm)?);
         let logits = b.conv(&embedding, &self.head, None)?;
         Ok(Prediction { logits, embedding })

@@ -25,6 +25,11 @@ pub trait Backend: Send + Sync {
         "f32"
     }
 
+    /// Whether images run faster through wide layers one by one, side by side on threads, than as a batch.
+    fn one_by_one(&self) -> bool {
+        false
+    }
+
     // Transfer.
 
     /// Uploads NCHW images (rank 4), or `[n, c]` vectors (rank 2).

@@ -59,6 +59,11 @@ impl Backend for Cpu {
         }
     }
 
+    /// The activations of one image stay in the caches.
+    fn one_by_one(&self) -> bool {
+        true
+    }
+
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
         match array.shape[..] {
             [n, c] => Ok(Tensor::new(
