@@ -73,6 +73,7 @@ macro_rules! suite {
                     windows_of_a_known_image,
                     merge_patches,
                     view_keeps_rows_in_order,
+                    upsample_repeats_pixels,
                     crop,
                 }
                 resize {
@@ -118,6 +119,7 @@ macro_rules! suite {
 }
 
 suite!(cpu, foil::tensor::cpu::Cpu);
+suite!(candle, foil::tensor::candle::Candle);
 
 /// The instruction set is chosen once per process, so the portable kernels need a process of their own.
 #[test]

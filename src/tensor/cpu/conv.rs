@@ -127,6 +127,25 @@ pub fn run(x: &Tensor, conv: &Packed, residual: Option<&Tensor>) -> Result<Tenso
     Ok(Tensor::new(out, data))
 }
 
+/// The same over plain values of the given shape.
+pub fn run_slice(
+    x: &[f32],
+    shape: Shape,
+    conv: &Packed,
+    residual: Option<&[f32]>,
+    out: &mut [f32],
+) -> Result<(), TensorError> {
+    let output = output_shape(shape, &conv.spec)?;
+    let x = Tensor::new(shape, x.to_vec());
+    let residual = residual.map(|r| Tensor::new(output, r.to_vec()));
+    let target = Target {
+        data: out,
+        channels: output.c,
+        first: 0,
+    };
+    run_into(&x, conv, residual.as_ref(), target)
+}
+
 /// The same, written into a run of channels of a larger output.
 pub fn run_into(
     x: &Tensor,

@@ -1,4 +1,4 @@
-//! Windows, patch merging, cropping, stacking.
+//! Windows, patch merging, up-sampling, cropping, stacking.
 
 use super::tensor::{Tensor, expect_shape};
 use crate::tensor::{Shape, TensorError};
@@ -72,6 +72,33 @@ pub fn merge_patches(x: &Tensor) -> Tensor {
         }
     }
     Tensor::new(out, data)
+}
+
+/// Repeats each pixel `factor` times along rows and columns.
+pub fn upsample(x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
+    let shape = x.shape();
+    let sides = [shape.h, shape.w].map(|side| side.checked_mul(factor));
+    let (1.., [Some(h), Some(w)]) = (factor, sides) else {
+        return Err(TensorError::Shape {
+            operation: "upsample",
+            expected: "a factor of at least 1 that leaves a size".into(),
+            found: format!("{factor} for {}x{}", shape.h, shape.w),
+        });
+    };
+    let out = Shape { h, w, ..shape };
+    let mut data = Vec::with_capacity(out.len());
+    for row in x.data().chunks_exact((shape.w * shape.c).max(1)) {
+        let first = data.len();
+        for pixel in row.chunks_exact(shape.c) {
+            for _ in 0..factor {
+                data.extend_from_slice(pixel);
+            }
+        }
+        for _ in 1..factor {
+            data.extend_from_within(first..first + out.w * out.c);
+        }
+    }
+    Ok(Tensor::new(out, data))
 }
 
 /// A rectangle of each image.

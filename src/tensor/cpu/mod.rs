@@ -3,19 +3,20 @@
 //! One file per group of operations; the instruction set is chosen at run time (`simd`).
 
 mod attention;
-mod conv;
+pub(super) mod conv;
 mod depthwise;
 mod distance;
-mod elementwise;
+pub(super) mod elementwise;
 mod layout;
 mod norm;
-mod pool;
+pub(super) mod pool;
 mod resize;
-mod simd;
+pub(super) mod simd;
 mod tensor;
 
 pub use conv::Packed;
 pub use tensor::Tensor;
+pub(super) use tensor::expect_shape;
 
 use conv::Target;
 
@@ -258,6 +259,10 @@ impl Backend for Cpu {
 
     fn view(&self, x: &Tensor, shape: Shape) -> Result<Tensor, TensorError> {
         x.view(shape)
+    }
+
+    fn upsample(&self, x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
+        layout::upsample(x, factor)
     }
 
     fn resize(

@@ -30,6 +30,14 @@ impl Tensor {
         &self.data[self.offset..self.offset + self.shape.len()]
     }
 
+    /// The values alone; copied only if they are shared.
+    pub fn into_data(self) -> Vec<f32> {
+        if self.data.len() != self.shape.len() {
+            return self.data().to_vec();
+        }
+        Arc::try_unwrap(self.data).unwrap_or_else(|shared| shared.to_vec())
+    }
+
     /// The values of one image.
     pub fn image(&self, index: usize) -> &[f32] {
         let size = self.shape.image();
