@@ -35,6 +35,7 @@ mod resize;
 mod convolutions;
 mod difference;
 mod elementwise_gradients;
+mod guided_diffusion;
 mod layout_gradients;
 mod mixing;
 mod pooling;

@@ -368,7 +368,7 @@ impl Operation<2> for GroupNorm {
         [x, second]: [View<'_>; 2],
         _: View<'_>,
         g: View<'_>,
-        _: [bool; 2],
+        [_, wanted]: [bool; 2],
     ) -> Result<[Gradient; 2], TensorError> {
         let (back, second) = match self.norm {
             Some(_) => {
@@ -382,7 +382,7 @@ impl Operation<2> for GroupNorm {
                 (back, affine)
             }
         };
-        Ok([Gradient::Values(back.x), Gradient::Values(second)])
+        Ok([Gradient::Values(back.x), Gradient::when(wanted, || second)])
     }
 }
 
@@ -399,13 +399,13 @@ impl Operation<3> for GroupNorm {
         [x, affine, modulation]: [View<'_>; 3],
         _: View<'_>,
         g: View<'_>,
-        _: [bool; 3],
+        [_, affine_wanted, modulation_wanted]: [bool; 3],
     ) -> Result<[Gradient; 3], TensorError> {
         let back = self.backward(x, &self.affine(Some(affine)), Some(modulation), g);
         Ok([
             Gradient::Values(back.x),
-            Gradient::Values(back.affine),
-            Gradient::Values(back.modulation),
+            Gradient::when(affine_wanted, || back.affine),
+            Gradient::when(modulation_wanted, || back.modulation),
         ])
     }
 }
