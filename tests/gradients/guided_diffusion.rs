@@ -13,7 +13,7 @@ const OUTPUT: f32 = 2e-5;
 const GRADIENT: f32 = 5e-5;
 
 /// A file of `tests/golden`, or else of `FOIL_REFERENCE` (default `../shared/reference`).
-fn find(area: &str, file: &str) -> Option<PathBuf> {
+pub fn find(area: &str, file: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let reference = std::env::var_os("FOIL_REFERENCE")
         .map_or_else(|| here.join("../shared/reference"), PathBuf::from);
@@ -25,7 +25,7 @@ fn find(area: &str, file: &str) -> Option<PathBuf> {
     found
 }
 
-fn weights(area: &str, file: &str) -> Option<StateDict> {
+pub fn weights(area: &str, file: &str) -> Option<StateDict> {
     let arrays = TypedArrays::read(&find(area, file)?).expect("weights");
     let mut dict = StateDict::named(file);
     for name in arrays.names() {
@@ -43,7 +43,7 @@ fn steps(io: &TypedArrays, name: &str) -> Vec<f32> {
     steps.into_iter().map(|t| t as f32).collect()
 }
 
-fn assert_close(what: &str, got: &Array, expected: &Array, tolerance: f32) {
+pub fn assert_close(what: &str, got: &Array, expected: &Array, tolerance: f32) {
     assert_eq!(got.shape, expected.shape, "{what}");
     let pairs = got.data.iter().zip(&expected.data);
     let worst = pairs.fold(0.0f32, |m, (g, e)| m.max((g - e).abs()));
@@ -58,7 +58,7 @@ fn unet_a() -> UnetConfig {
     }
 }
 
-fn unet_b(new_order: bool) -> UnetConfig {
+pub fn unet_b(new_order: bool) -> UnetConfig {
     UnetConfig {
         num_head_channels: 0,
         num_heads: 2,

@@ -41,3 +41,4 @@ mod mixing;
 mod pooling;
 mod shared_tensors;
 mod threads;
+mod unet_layouts;

@@ -176,7 +176,14 @@ impl Job<'_> {
 
 for_each_isa! {
     fn softmax(row: &mut [f32]) {
-        let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        // Sixteen strands, which a compiler can keep in registers.
+        let mut largest = [f32::NEG_INFINITY; 16];
+        for chunk in row.chunks(16) {
+            for (m, v) in largest.iter_mut().zip(chunk) {
+                *m = if *v > *m { *v } else { *m };
+            }
+        }
+        let max = largest.into_iter().fold(f32::NEG_INFINITY, f32::max);
         row.iter_mut().for_each(|s| *s = exp(*s - max));
         let mut sums = [0.0f32; 16];
         let chunks = row.chunks_exact(16);

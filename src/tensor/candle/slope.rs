@@ -63,13 +63,15 @@ fn gelu_slope(x: f32) -> f32 {
 /// `eˣ` to about one unit in the last place, in steps that a compiler can vectorise: `eˣ = 2ⁿ · eʳ` with
 /// `|r| ≤ ln2/2`. Below -87 it is as good as zero, above 88 as good as infinite.
 #[inline(always)]
+#[allow(clippy::manual_clamp)] // `clamp` keeps NaN, which costs a comparison more.
 pub fn exp(x: f32) -> f32 {
     const HIGH: f32 = 0.693_359_4;
     const LOW: f32 = -2.121_944_4e-4;
     // Adding and taking away 1.5 · 2²³ rounds to the nearest whole number.
     const ROUND: f32 = 12_582_912.0;
-    let x = x.clamp(-87.0, 88.0);
-    let n = (x * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    let x = x.max(-87.0).min(88.0);
+    let rounded = x * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
     let r = x - n * HIGH - n * LOW;
     let mut p = 1.987_569_1e-4_f32;
     for k in [
@@ -82,7 +84,13 @@ pub fn exp(x: f32) -> f32 {
         p = p * r + k;
     }
     let mantissa = p * r * r + r + 1.0;
-    mantissa * f32::from_bits(((n as i32 + 127) << 23) as u32)
+    // The low bits of `rounded` are n itself: an integer without a conversion.
+    let power = rounded
+        .to_bits()
+        .wrapping_sub(ROUND.to_bits())
+        .wrapping_add(127)
+        << 23;
+    mantissa * f32::from_bits(power)
 }
 
 #[cfg(test)]
