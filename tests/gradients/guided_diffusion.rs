@@ -164,7 +164,7 @@ fn a_unet_refuses_what_it_cannot_use() {
     let x = Cpu.upload(&Array::zeros([2, 3, 8, 8])).unwrap();
     assert!(unet.predict(&Cpu, &x, &[1.0], None).is_err());
     let labels = unet.predict(&Cpu, &x, &[1.0, 2.0], Some(&[0, 1]));
-    let message = labels.err().expect("no classes").to_string();
+    let message = labels.expect_err("no classes").to_string();
     assert!(message.contains("no classes"), "{message}");
     let odd = Cpu.upload(&Array::zeros([1, 3, 7, 7])).unwrap();
     assert!(unet.predict(&Cpu, &odd, &[1.0], None).is_err());
