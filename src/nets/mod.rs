@@ -14,6 +14,8 @@ mod mobilenet;
 mod resnet;
 mod squeezenet;
 mod swin;
+mod unet;
+mod unet_blocks;
 mod unet_encoder;
 mod vgg;
 
@@ -26,6 +28,7 @@ pub use mobilenet::MobileNetV2;
 pub use resnet::ResNet;
 pub use squeezenet::SqueezeNet;
 pub use swin::Swin;
+pub use unet::{Unet, UnetConfig};
 pub use unet_encoder::{UnetEncoder, UnetEncoderConfig};
 pub use vgg::Vgg16;
 

@@ -135,6 +135,9 @@ pub trait Backend: Send + Sync {
     /// The same values seen as `[n, h, w, c]` of another `shape` of equal size (rows stay in order).
     fn view(&self, x: &Self::Tensor, shape: Shape) -> Result<Self::Tensor, TensorError>;
 
+    /// Nearest-neighbour enlargement: each pixel is repeated `factor` times along rows and columns.
+    fn upsample(&self, x: &Self::Tensor, factor: usize) -> Result<Self::Tensor, TensorError>;
+
     // Resize and crop.
 
     fn resize(

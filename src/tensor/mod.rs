@@ -1,14 +1,15 @@
 //! Tensors and the devices that compute on them.
 //!
 //! [`Backend`] states all that a device must do, cut by groups of operations and not by single tensor
-//! operations, so that each device can fuse as it likes. Siblings implement it: [`cpu`] today; wgpu and CUDA
-//! take the same place. Networks (`crate::nets`) are written once against the trait.
+//! operations, so that each device can fuse as it likes. Siblings implement it: [`cpu`], and [`candle`] where
+//! gradients are needed; wgpu and CUDA take the same place. Networks (`crate::nets`) are written once against the trait.
 //!
 //! On the host a tensor is an [`Array`], row-major f32, images NCHW. On a device an activation is a
 //! `Backend::Tensor` of [`Shape`] `n × h × w × c`; how it lies in memory is the device's own affair.
 
 mod array;
 mod backend;
+pub mod candle;
 pub mod cpu;
 mod device;
 mod spec;

@@ -20,6 +20,9 @@ pub enum TensorError {
         width: usize,
         kernel: [usize; 2],
     },
+    /// What a device's own library says.
+    #[error("{0}")]
+    Device(String),
 }
 
 /// Shape of an activation on a device: images, rows, columns, channels.

@@ -8,7 +8,7 @@ use foil::tensor::{Array, Attention, Backend, QkvLayout, Shape};
 use crate::host::{Host, assert_close, down, random, up, up_tokens};
 
 /// `softmax(q·kᵀ/√d + bias)·v` for `[n, tokens, 3c]` as `[n, c, 1, tokens]`; `bias` is `[windows, heads, t, t]`.
-fn attention_f64(qkv: &Array, attention: Attention, bias: Option<&Array>) -> Host {
+pub fn attention_f64(qkv: &Array, attention: Attention, bias: Option<&Array>) -> Host {
     let [n, tokens, channels] = qkv.shape[..] else {
         panic!("no tokens");
     };

@@ -93,6 +93,7 @@ fn every_operation<B: Backend>(b: &B, images: &Array) -> Vec<(String, Vec<Vec<u3
     keep("affine".into(), &affine);
     keep("windows".into(), &b.windows(&x, 4, [2, 2]));
     keep("patches".into(), &b.merge_patches(&x));
+    keep("upsample".into(), &b.upsample(&x, 2).unwrap());
     keep("crop".into(), &b.crop(&x, 3, 2, 9, 11).unwrap());
     for mode in MODES {
         keep(format!("{mode:?}"), &b.resize(&x, 29, 13, mode).unwrap());

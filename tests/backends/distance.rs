@@ -7,7 +7,7 @@ use foil::tensor::Backend;
 
 use crate::host::{Host, assert_close, down, random, random_values, up};
 
-fn distance_f64(a: &Host, b: &Host, head: &[f32]) -> (Host, Host) {
+pub fn distance_f64(a: &Host, b: &Host, head: &[f32]) -> (Host, Host) {
     let unit = |x: &Host, n: usize, y: usize, column: usize| -> Vec<f64> {
         let pixel: Vec<f64> = (0..x.c).map(|c| x.at(n, c, y, column)).collect();
         let length = pixel.iter().map(|v| v * v).sum::<f64>().sqrt() + 1e-10;

@@ -5,7 +5,7 @@ use foil::tensor::{Array, Backend, Shape};
 use crate::host::{Host, assert_equal, down, random, up};
 
 /// Pads to a multiple of `size`, rolls by `shift`, cuts: window by window, row by row, as `[windows, c, 1, size²]`.
-fn windows_plain(x: &Host, size: usize, shift: [usize; 2]) -> Host {
+pub fn windows_plain(x: &Host, size: usize, shift: [usize; 2]) -> Host {
     let (rows, columns) = (x.h.div_ceil(size), x.w.div_ceil(size));
     let (h, w) = (rows * size, columns * size);
     Host::build(
@@ -91,6 +91,24 @@ pub fn view_keeps_rows_in_order<B: Backend>(b: &B) {
     let view = b.view(&second, Shape::new(1, 1, 12, 5)).unwrap();
     let expected = Host::build([1, 5, 1, 12], |_, c, _, t| host.at(1, c, t / 4, t % 4));
     assert_equal("view of a selection", &down(b, &view), &expected);
+}
+
+pub fn upsample_repeats_pixels<B: Backend>(b: &B) {
+    for shape in [[1, 1, 1, 1], [2, 3, 4, 5], [3, 17, 5, 2]] {
+        let x = random("upsample", shape);
+        let host = Host::from(&x);
+        for factor in [1, 2, 3, 5] {
+            let got = down(b, &b.upsample(&up(b, &x), factor).unwrap());
+            let expected = Host::build(
+                [host.n, host.c, host.h * factor, host.w * factor],
+                |n, c, y, column| host.at(n, c, y / factor, column / factor),
+            );
+            assert_equal(&format!("{shape:?} times {factor}"), &got, &expected);
+        }
+    }
+    let x = up(b, &random("x", [1, 2, 3, 4]));
+    assert!(b.upsample(&x, 0).is_err());
+    assert!(b.upsample(&x, usize::MAX).is_err());
 }
 
 pub fn crop<B: Backend>(b: &B) {

@@ -75,6 +75,7 @@ macro_rules! suite {
                     windows_of_a_known_image,
                     merge_patches,
                     view_keeps_rows_in_order,
+                    upsample_repeats_pixels,
                     crop,
                 }
                 resize {
@@ -121,6 +122,7 @@ macro_rules! suite {
 }
 
 suite!(cpu, foil::tensor::cpu::Cpu);
+suite!(candle, foil::tensor::candle::Candle);
 
 /// The instruction set is chosen once per process, so each one needs a process of its own.
 #[test]

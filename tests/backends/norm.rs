@@ -27,7 +27,7 @@ fn statistics(values: &[f64], epsilon: f32) -> (f64, f64) {
     (mean, 1.0 / (variance + f64::from(epsilon)).sqrt())
 }
 
-fn layer_f64(x: &Host, norm: &Norm) -> Host {
+pub fn layer_f64(x: &Host, norm: &Norm) -> Host {
     Host::build([x.n, x.c, x.h, x.w], |n, c, y, column| {
         let pixel: Vec<f64> = (0..x.c).map(|k| x.at(n, k, y, column)).collect();
         let (mean, inverse) = statistics(&pixel, norm.epsilon);
@@ -35,7 +35,7 @@ fn layer_f64(x: &Host, norm: &Norm) -> Host {
     })
 }
 
-fn group_f64(
+pub fn group_f64(
     x: &Host,
     groups: usize,
     norm: &Norm,

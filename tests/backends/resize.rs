@@ -39,7 +39,7 @@ fn weights(input: usize, output: usize, mode: Resize) -> Vec<Vec<f64>> {
         .collect()
 }
 
-fn resize_f64(x: &Host, h: usize, w: usize, mode: Resize) -> Host {
+pub fn resize_f64(x: &Host, h: usize, w: usize, mode: Resize) -> Host {
     let (ys, xs) = (weights(x.h, h, mode), weights(x.w, w, mode));
     Host::build([x.n, x.c, h, w], |n, c, oy, ox| {
         let mut sum = 0.0;

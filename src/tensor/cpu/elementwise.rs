@@ -31,7 +31,7 @@ fn gelu(x: f32) -> f32 {
 /// The error function to 4·10⁻⁷: the usual rational minimax approximation `x·P(x²)/Q(x²)`, and ±1 beyond |x| = 3.8,
 /// where it differs from that by less.
 #[inline(always)]
-fn erf(x: f32) -> f32 {
+pub fn erf(x: f32) -> f32 {
     let whole = x.abs() > 3.8;
     let sign = 1f32.copysign(x);
     let x = x.clamp(-4.0, 4.0);

@@ -1,4 +1,4 @@
-//! Windows, patch merging, cropping, stacking.
+//! Windows, patch merging, up-sampling, cropping, stacking.
 
 use super::buffer::Buffer;
 use super::tensor::{Tensor, expect_shape};
@@ -73,6 +73,35 @@ pub fn merge_patches(x: &Tensor) -> Tensor {
         }
     }
     Tensor::new(out, data)
+}
+
+/// Repeats each pixel `factor` times along rows and columns.
+pub fn upsample(x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
+    let shape = x.shape();
+    let sides = [shape.h, shape.w].map(|side| side.checked_mul(factor));
+    let (1.., [Some(h), Some(w)]) = (factor, sides) else {
+        return Err(TensorError::Shape {
+            operation: "upsample",
+            expected: "a factor of at least 1 that leaves a size".into(),
+            found: format!("{factor} for {}x{}", shape.h, shape.w),
+        });
+    };
+    let out = Shape { h, w, ..shape };
+    let mut data = Buffer::take(out.len());
+    let line = out.w * out.c;
+    let rows = x.data().chunks_exact((shape.w * shape.c).max(1));
+    for (lines, row) in data.chunks_exact_mut((factor * line).max(1)).zip(rows) {
+        let (first, others) = lines.split_at_mut(line);
+        let pixels = row.chunks_exact(shape.c);
+        for (run, pixel) in first.chunks_exact_mut(factor * shape.c).zip(pixels) {
+            run.chunks_exact_mut(shape.c)
+                .for_each(|to| to.copy_from_slice(pixel));
+        }
+        others
+            .chunks_exact_mut(line)
+            .for_each(|to| to.copy_from_slice(first));
+    }
+    Ok(Tensor::new(out, data))
 }
 
 /// A rectangle of each image.

@@ -5,17 +5,17 @@
 #[cfg(any(target_arch = "x86_64", test))]
 mod amx;
 mod attention;
-mod buffer;
-mod conv;
+pub(super) mod buffer;
+pub(super) mod conv;
 mod depthwise;
 mod direct;
 mod distance;
-mod elementwise;
+pub(super) mod elementwise;
 mod layout;
 mod norm;
-mod pool;
+pub(super) mod pool;
 mod resize;
-mod simd;
+pub(super) mod simd;
 mod tensor;
 mod tile;
 mod winograd;
@@ -23,6 +23,7 @@ mod winograd;
 pub use conv::Packed;
 pub use simd::{Isa, allow_fast, forced};
 pub use tensor::Tensor;
+pub(super) use tensor::expect_shape;
 
 use buffer::Buffer;
 use conv::Target;
@@ -288,6 +289,10 @@ impl Backend for Cpu {
 
     fn view(&self, x: &Tensor, shape: Shape) -> Result<Tensor, TensorError> {
         x.view(shape)
+    }
+
+    fn upsample(&self, x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
+        layout::upsample(x, factor)
     }
 
     fn resize(

@@ -71,15 +71,15 @@ pub fn run_into(x: &Tensor, pool: Pool, target: Target<'_>) -> Result<(), Tensor
 }
 
 /// The part of a window along one axis that lies inside the input.
-struct Span {
+pub struct Span {
     start: usize,
     end: usize,
     /// Length including padding, but not what ceil mode adds beyond it (torch's divisor).
-    padded: usize,
+    pub padded: usize,
 }
 
 impl Span {
-    fn new(index: usize, pool: Pool, size: usize) -> Self {
+    pub fn new(index: usize, pool: Pool, size: usize) -> Self {
         let start = index * pool.stride;
         let end = (start + pool.kernel).min(size + 2 * pool.padding);
         Self {
@@ -89,7 +89,7 @@ impl Span {
         }
     }
 
-    fn range(&self) -> std::ops::Range<usize> {
+    pub fn range(&self) -> std::ops::Range<usize> {
         self.start..self.end
     }
 }
@@ -175,6 +175,7 @@ pub fn adaptive_mean(x: &Tensor, rows: usize, columns: usize) -> Result<Tensor, 
     Ok(Tensor::new(out, data))
 }
 
-fn cell_range(cell: usize, cells: usize, size: usize) -> std::ops::Range<usize> {
+/// The pixels of one cell along one axis.
+pub fn cell_range(cell: usize, cells: usize, size: usize) -> std::ops::Range<usize> {
     cell * size / cells..((cell + 1) * size).div_ceil(cells)
 }

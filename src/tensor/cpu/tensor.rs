@@ -31,6 +31,11 @@ impl Tensor {
         &self.data[self.offset..self.offset + self.shape.len()]
     }
 
+    /// A copy of the values.
+    pub fn into_data(self) -> Vec<f32> {
+        self.data().to_vec()
+    }
+
     /// The values of one image.
     pub fn image(&self, index: usize) -> &[f32] {
         let size = self.shape.image();

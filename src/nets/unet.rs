@@ -1,0 +1,235 @@
+//! The denoising UNet of guided-diffusion (Dhariwal & Nichol 2021), `UNetModel` in the public code.
+//!
+//! Layout and widths are read off the names and shapes of its state dict: residual blocks and attentions by their
+//! tensors; levels by where the size changes, be it in a residual block, by a convolution or without any weight;
+//! scale-and-shift norms by the width of the time embedding; classes by `label_emb`.
+
+use serde::{Deserialize, Serialize};
+
+use super::NetError;
+use super::layers::Scope;
+use super::unet_blocks::{EPSILON, GROUPS, Heads, Layer, Loader, Resample, TimeEmbedding};
+use crate::tensor::{Activation, Backend, Conv, Norm, Part, StateDict};
+
+/// Settings that cannot be read off the weights; defaults are those of the published 256×256 models.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UnetConfig {
+    /// Channels per attention head.
+    pub num_head_channels: usize,
+    /// Heads per attention, if `num_head_channels` is 0.
+    pub num_heads: usize,
+    /// Heads in the second half, if `num_head_channels` is 0; 0 for the same as in the first.
+    pub num_heads_upsample: usize,
+    /// `[3][heads][d]` instead of `[heads][3][d]`.
+    pub use_new_attention_order: bool,
+}
+
+impl Default for UnetConfig {
+    fn default() -> Self {
+        Self {
+            num_head_channels: 64,
+            num_heads: 4,
+            num_heads_upsample: 0,
+            use_new_attention_order: false,
+        }
+    }
+}
+
+type Block<B> = Vec<Layer<B>>;
+
+/// The denoising UNet.
+pub struct Unet<B: Backend> {
+    time: TimeEmbedding<B>,
+    inputs: Vec<Block<B>>,
+    middle: Block<B>,
+    outputs: Vec<Block<B>>,
+    norm: Norm,
+    last: B::Conv,
+}
+
+/// Where the size changes.
+struct Levels {
+    /// Blocks from one change of size to the next; `None` for a single level.
+    period: Option<usize>,
+    /// The size changes inside residual blocks.
+    in_residual: bool,
+}
+
+impl Levels {
+    fn read(inputs: &Scope<'_>, outputs: &Scope<'_>) -> Self {
+        let residual = |at: &Scope<'_>, i: usize| at.at(i).has("in_layers.2.weight");
+        let exists = |i: usize| {
+            let at = inputs.at(i);
+            residual(&at, 0) || at.has("0.op.weight")
+        };
+        let doubles = |k: usize| {
+            let at = outputs.at(k);
+            (1..3).any(|i| residual(&at, i) || at.at(i).has("conv.weight"))
+        };
+        let in_residual = (0..)
+            .take_while(|&k| residual(&outputs.at(k), 0))
+            .any(|k| (1..3).any(|i| residual(&outputs.at(k), i)));
+        // On the way down a convolution, or a block without weights; else the first block up that doubles the size.
+        let down = (1usize..)
+            .take_while(|&i| exists(i) || exists(i + 1))
+            .find(|&i| !residual(&inputs.at(i), 0));
+        let up = (0usize..)
+            .take_while(|&k| residual(&outputs.at(k), 0))
+            .find(|&k| doubles(k));
+        Self {
+            period: down.or(up.map(|k| k + 1)),
+            in_residual,
+        }
+    }
+
+    /// True if the size changes at the block of this index, counted from 1.
+    fn changes(&self, index: usize) -> bool {
+        self.period.is_some_and(|p| index.is_multiple_of(p))
+    }
+}
+
+impl<B: Backend> Unet<B> {
+    pub fn new(backend: &B, dict: &StateDict, config: UnetConfig) -> Result<Self, NetError> {
+        let scope = Scope::new(dict);
+        let first = scope.array("input_blocks.0.0.weight")?;
+        let (width, channels) = (first.shape[0], first.shape.get(1).copied().unwrap_or(3));
+        let heads = Heads {
+            channels: config.num_head_channels,
+            heads: config.num_heads,
+            new_order: config.use_new_attention_order,
+        };
+        let loader = |heads: Heads| -> Result<Loader<'_, B>, NetError> {
+            Ok(Loader {
+                backend,
+                heads,
+                time_channels: scope.array("time_embed.0.weight")?.shape[0],
+                scale_shift: None,
+            })
+        };
+        let down = loader(heads)?;
+        let up = loader(match config.num_heads_upsample {
+            0 => heads,
+            heads_up => Heads {
+                heads: heads_up,
+                ..heads
+            },
+        })?;
+        let (at_inputs, at_outputs) = (scope.at("input_blocks"), scope.at("output_blocks"));
+        let levels = Levels::read(&at_inputs, &at_outputs);
+        let stem = Conv::square(channels, width, 3).padding(1);
+        let mut inputs = vec![vec![Layer::Conv(at_inputs.at("0.0").conv(backend, stem)?)]];
+        let mut widths = vec![width];
+        let mut c = width;
+        for index in 1.. {
+            let at = at_inputs.at(index);
+            let block = if at.has("0.in_layers.2.weight") {
+                let halve = levels.in_residual && levels.changes(index);
+                let resample = if halve {
+                    Resample::Halve
+                } else {
+                    Resample::Keep
+                };
+                let (residual, outputs) = down.residual(&at.at(0), resample)?;
+                c = outputs;
+                let mut block = vec![residual];
+                if at.has("1.qkv.weight") {
+                    block.push(down.attend(&at.at(1), c)?);
+                }
+                block
+            } else if at.has("0.op.weight") {
+                vec![down.conv(&at.at("0.op"), c, 2)?]
+            } else if at_inputs.at(index + 1).has("0.in_layers.2.weight") {
+                vec![Layer::Resample(Resample::Halve)]
+            } else {
+                break;
+            };
+            inputs.push(block);
+            widths.push(c);
+        }
+        let (middle, mut c) = down.middle(&scope.at("middle_block"))?;
+        let mut outputs = Vec::new();
+        for index in 0..inputs.len() {
+            let at = at_outputs.at(index);
+            // The width must fit what is joined here: the block before and its partner on the way down.
+            let joined = c + widths.pop().unwrap_or(0);
+            at.shaped("0.in_layers.0.weight", &[joined])?;
+            let (residual, outputs_here) = up.residual(&at.at(0), Resample::Keep)?;
+            c = outputs_here;
+            let mut block = vec![residual];
+            let mut next = 1;
+            if at.has("1.qkv.weight") {
+                block.push(up.attend(&at.at(1), c)?);
+                next = 2;
+            }
+            let at_next = at.at(next);
+            if at_next.has("in_layers.2.weight") {
+                block.push(up.residual(&at_next, Resample::Double)?.0);
+            } else if at_next.has("conv.weight") {
+                block.push(Layer::Resample(Resample::Double));
+                block.push(up.conv(&at_next.at("conv"), c, 1)?);
+            } else if levels.changes(index + 1) && index + 1 < inputs.len() {
+                block.push(Layer::Resample(Resample::Double));
+            }
+            outputs.push(block);
+        }
+        let out = scope.at("out");
+        let predicted = out.array("2.weight")?.shape[0];
+        Ok(Self {
+            time: TimeEmbedding::new(backend, dict)?,
+            inputs,
+            middle,
+            outputs,
+            norm: out.at(0).norm(c, EPSILON)?,
+            last: out
+                .at(2)
+                .conv(backend, Conv::square(c, predicted, 3).padding(1))?,
+        })
+    }
+
+    /// Runs noisy images at the given diffusion steps (of the full schedule), one per image, with one class each if
+    /// the network is conditional. The result holds the noise and, where it was learnt, the variance fraction behind it.
+    pub fn predict(
+        &self,
+        b: &B,
+        x: &B::Tensor,
+        timesteps: &[f32],
+        labels: Option<&[usize]>,
+    ) -> Result<B::Tensor, NetError> {
+        let n = b.shape(x).n;
+        if timesteps.len() != n {
+            return Err(NetError::Config(format!(
+                "{n} images, but {} time steps",
+                timesteps.len()
+            )));
+        }
+        let time = self.time.run(b, timesteps, labels)?;
+        let mut h = x.clone();
+        let mut skips = Vec::with_capacity(self.inputs.len());
+        for block in &self.inputs {
+            h = run(b, block, h, &time)?;
+            skips.push(h.clone());
+        }
+        h = run(b, &self.middle, h, &time)?;
+        for block in &self.outputs {
+            if let Some(skip) = skips.pop() {
+                h = b.concat(&[Part::Tensor(&h), Part::Tensor(&skip)])?;
+            }
+            h = run(b, block, h, &time)?;
+        }
+        let h = b.group_norm(&h, GROUPS, &self.norm, None, Activation::Silu)?;
+        Ok(b.conv(&h, &self.last, None)?)
+    }
+}
+
+fn run<B: Backend>(
+    b: &B,
+    block: &[Layer<B>],
+    mut h: B::Tensor,
+    time: &B::Tensor,
+) -> Result<B::Tensor, NetError> {
+    for layer in block {
+        h = layer.run(b, &h, time)?;
+    }
+    Ok(h)
+}

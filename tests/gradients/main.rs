@@ -1,0 +1,44 @@
+//! Gradients of every operation of the candle device, against differences of plain f64 references.
+//!
+//! [`difference::check`] takes the gradient of `Σ v · operation(x)` for a seeded `v`: on the device by its way back, and
+//! by a four-point difference of the f64 reference that the backend suite uses. Both must agree to 2e-5 of the largest
+//! entry: the device computes in f32, whose roundings add up to a few 1e-6 here.
+
+#[path = "../backends/attention.rs"]
+#[allow(dead_code)]
+mod attention;
+#[path = "../backends/conv.rs"]
+#[allow(dead_code)]
+mod conv;
+#[path = "../backends/distance.rs"]
+#[allow(dead_code)]
+mod distance;
+#[path = "../backends/elementwise.rs"]
+#[allow(dead_code)]
+mod elementwise;
+#[path = "../backends/host.rs"]
+#[allow(dead_code)]
+mod host;
+#[path = "../backends/layout.rs"]
+#[allow(dead_code)]
+mod layout;
+#[path = "../backends/norm.rs"]
+#[allow(dead_code)]
+mod norm;
+#[path = "../backends/pool.rs"]
+#[allow(dead_code)]
+mod pool;
+#[path = "../backends/resize.rs"]
+#[allow(dead_code)]
+mod resize;
+
+mod convolutions;
+mod difference;
+mod elementwise_gradients;
+mod guided_diffusion;
+mod layout_gradients;
+mod mixing;
+mod pooling;
+mod shared_tensors;
+mod threads;
+mod unet_layouts;

@@ -1,0 +1,76 @@
+//! How the layout of a UNet is read off names and shapes.
+
+use foil::nets::{Unet, UnetConfig};
+use foil::tensor::cpu::Cpu;
+use foil::tensor::{Array, Backend, Shape, StateDict};
+
+use crate::difference::coarse;
+use crate::guided_diffusion::{assert_close, find, unet_b, weights};
+
+/// The published 256×256 model, an eighth as wide: two blocks per level, six levels, attention on three of them.
+#[test]
+fn the_published_layout() {
+    let Some(path) = find("diffusion", "full_size_shapes.json") else {
+        return;
+    };
+    let text = std::fs::read(path).expect("a file of shapes");
+    let json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let shapes = json["diffusion_model"]["shapes"]
+        .as_object()
+        .expect("shapes");
+    let mut dict = StateDict::new();
+    for (name, shape) in shapes {
+        let shape: Vec<usize> = shape
+            .as_array()
+            .expect("a shape")
+            .iter()
+            .map(|side| side.as_u64().expect("a length") as usize)
+            .map(|side| if side >= 256 { side / 8 } else { side })
+            .collect();
+        let mut array = coarse(name, shape);
+        array.data.iter_mut().for_each(|v| *v *= 0.05);
+        dict.insert(name, array);
+    }
+    let config = UnetConfig {
+        num_head_channels: 8,
+        ..UnetConfig::default()
+    };
+    let unet = Unet::new(&Cpu, &dict, config).expect("the published layout");
+    let x = Cpu.upload(&coarse("x", [1, 3, 64, 32])).unwrap();
+    let y = unet.predict(&Cpu, &x, &[100.0], None).unwrap();
+    assert_eq!(Cpu.shape(&y), Shape::new(1, 64, 32, 6));
+    assert!(Cpu.download(&y).data.iter().all(|v| v.is_finite()));
+    // Six levels: the size must divide by 32 five times over.
+    let x = Cpu.upload(&coarse("x", [1, 3, 48, 48])).unwrap();
+    assert!(unet.predict(&Cpu, &x, &[100.0], None).is_err());
+}
+
+/// A change of size without weights equals one by a convolution that takes means, or that copies.
+#[test]
+fn changes_of_size_without_weights() {
+    let Some(dict) = weights("diffusion", "unet_b_weights.safetensors") else {
+        return;
+    };
+    let (mut with, mut without) = (dict.clone(), dict);
+    for (name, taps, value) in [
+        ("input_blocks.2.0.op", &[4, 5, 7, 8][..], 0.25),
+        ("output_blocks.1.2.conv", &[4][..], 1.0),
+    ] {
+        let mut kernel = Array::zeros([32, 32, 3, 3]);
+        for channel in 0..32 {
+            for tap in taps {
+                kernel.data[(channel * 32 + channel) * 9 + tap] = value;
+            }
+        }
+        with.insert(format!("{name}.weight"), kernel);
+        with.insert(format!("{name}.bias"), Array::zeros([32]));
+        without.remove(&format!("{name}.weight"));
+        without.remove(&format!("{name}.bias"));
+    }
+    let x = Cpu.upload(&coarse("x", [2, 3, 8, 16])).unwrap();
+    let run = |dict: &StateDict| {
+        let unet = Unet::new(&Cpu, dict, unet_b(false)).expect("a UNet");
+        Cpu.download(&unet.predict(&Cpu, &x, &[3.0, 900.0], None).unwrap())
+    };
+    assert_close("means and copies", &run(&without), &run(&with), 2e-5);
+}
