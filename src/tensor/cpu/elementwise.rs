@@ -36,28 +36,28 @@ for_each_lanes! {
 fn activate_kernel<V: Lanes>(to: &mut [f32], from: &[f32], activation: Activation) {
     match activation {
         Activation::None => to.copy_from_slice(from),
-        Activation::Relu => each::<V>(to, from, |v| activated(v, Activation::Relu)),
-        Activation::Relu6 => each::<V>(to, from, |v| activated(v, Activation::Relu6)),
-        Activation::Silu => each::<V>(to, from, |v| activated(v, Activation::Silu)),
-        Activation::Gelu => each::<V>(to, from, |v| activated(v, Activation::Gelu)),
+        Activation::Relu => each::<V>(to, from, Activation::Relu),
+        Activation::Relu6 => each::<V>(to, from, Activation::Relu6),
+        Activation::Silu => each::<V>(to, from, Activation::Silu),
+        Activation::Gelu => each::<V>(to, from, Activation::Gelu),
     }
 }
 
-/// A function of each value, register by register; the last values go through a register of their own.
+/// The activation of each value, register by register; the last values go through a register of their own.
 #[inline(always)]
-fn each<V: Lanes>(to: &mut [f32], from: &[f32], f: impl Fn(V) -> V) {
+fn each<V: Lanes>(to: &mut [f32], from: &[f32], activation: Activation) {
     let n = V::COUNT;
     let (mut to, mut from) = (to.chunks_exact_mut(n), from.chunks_exact(n));
     for (to, from) in (&mut to).zip(&mut from) {
         // SAFETY: both chunks have `COUNT` values.
-        unsafe { f(V::load(from.as_ptr())).store(to.as_mut_ptr()) };
+        unsafe { activated(V::load(from.as_ptr()), activation).store(to.as_mut_ptr()) };
     }
     let (to, from) = (to.into_remainder(), from.remainder());
     if !to.is_empty() {
         let mut spare = [0.0f32; 16];
         spare[..from.len()].copy_from_slice(from);
         // SAFETY: no register has more values than `spare`.
-        unsafe { f(V::load(spare.as_ptr())).store(spare.as_mut_ptr()) };
+        unsafe { activated(V::load(spare.as_ptr()), activation).store(spare.as_mut_ptr()) };
         to.copy_from_slice(&spare[..to.len()]);
     }
 }

@@ -266,16 +266,15 @@ fn map_pixels<V: Lanes>(
     assert_eq!(shift.len(), c, "a shift for each scale");
     let whole = c - c % V::COUNT;
     for (to, from) in to.chunks_exact_mut(c).zip(from.chunks_exact(c)) {
-        // SAFETY: all four have `c` values, and `at` stays `COUNT` below that.
-        let value = |at: usize| unsafe {
-            V::load(shift.as_ptr().add(at)).plus_product(
-                V::load(from.as_ptr().add(at)),
-                V::load(scale.as_ptr().add(at)),
-            )
-        };
         for at in (0..whole).step_by(V::COUNT) {
-            // SAFETY: as above.
-            unsafe { activated(value(at), activation).store(to.as_mut_ptr().add(at)) };
+            // SAFETY: all four have `c` values, and `at` stays `COUNT` below that.
+            unsafe {
+                let v = V::load(shift.as_ptr().add(at)).plus_product(
+                    V::load(from.as_ptr().add(at)),
+                    V::load(scale.as_ptr().add(at)),
+                );
+                activated(v, activation).store(to.as_mut_ptr().add(at));
+            }
         }
         if whole < c {
             let mut spare = [0.0f32; 16];

@@ -3,12 +3,13 @@
 use super::functions::{exp, values};
 use super::simd::Lanes;
 
-/// Adds `bias` to the first values of `row`, whose length is a multiple of the register, and turns them into
-/// probabilities; what lies behind the first `count` values becomes 0.
+/// Adds `bias` to the first `count` values of `row` and turns them into probabilities. The row must have room for
+/// whole registers; what lies behind these is left alone.
 #[inline(always)]
 pub fn softmax<V: Lanes>(row: &mut [f32], count: usize, bias: Option<&[f32]>) {
-    let (n, len) = (V::COUNT, row.len());
-    assert!(len.is_multiple_of(n) && count <= len, "rows are padded");
+    let n = V::COUNT;
+    let len = count.next_multiple_of(n);
+    let row = &mut row[..len];
     row[count..].fill(f32::NEG_INFINITY);
     if let Some(bias) = bias {
         for (s, b) in row[..count].iter_mut().zip(&bias[..count]) {
@@ -16,12 +17,11 @@ pub fn softmax<V: Lanes>(row: &mut [f32], count: usize, bias: Option<&[f32]>) {
         }
     }
     let start = row.as_mut_ptr();
-    // SAFETY of all blocks below: `at` is a multiple of the register below the length of the row.
-    let load = |at: usize| unsafe { V::load(start.add(at)) };
-
+    // SAFETY of all blocks below: `at` is a multiple of the register below the length of the row. (No closures over
+    // registers here: they would be compiled without the instruction set.)
     let mut most = V::splat(f32::NEG_INFINITY);
     for at in (0..len).step_by(n) {
-        most = most.at_least(load(at));
+        most = most.at_least(unsafe { V::load(start.add(at)) });
     }
     let most = values(most)[..n]
         .iter()
@@ -31,7 +31,7 @@ pub fn softmax<V: Lanes>(row: &mut [f32], count: usize, bias: Option<&[f32]>) {
     let most = V::splat(most);
     let mut sum = V::splat(0.0);
     for at in (0..len).step_by(n) {
-        let e = exp(load(at).minus(most));
+        let e = exp(unsafe { V::load(start.add(at)) }.minus(most));
         sum = sum.plus(e);
         unsafe { e.store(start.add(at)) };
     }
@@ -39,7 +39,7 @@ pub fn softmax<V: Lanes>(row: &mut [f32], count: usize, bias: Option<&[f32]>) {
 
     let scale = V::splat(1.0 / sum);
     for at in (0..len).step_by(n) {
-        let p = load(at).times(scale);
+        let p = unsafe { V::load(start.add(at)) }.times(scale);
         unsafe { p.store(start.add(at)) };
     }
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities_add_up_to_one_and_padding_gets_none() {
+    fn probabilities_add_up_to_one() {
         let mut row = [1.0f32, 2.0, -3.0, 500.0, 501.0, 9.0, 9.0, 9.0];
         softmax::<Plain>(&mut row, 5, Some(&[0.0, 0.0, 0.0, 0.5, 0.0]));
         let e = (-0.5f32).exp();
