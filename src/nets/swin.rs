@@ -1,5 +1,7 @@
 //! Swin Transformer as in torchvision (Liu et al. 2021): attention in windows, every second block shifted.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::batch::one_by_one;
 use super::layers::Scope;
 use super::{Classifier, NetError, Prediction};
@@ -19,6 +21,8 @@ struct Block<B: Backend> {
     projection: B::Conv,
     /// `[(2·7−1)², heads]`.
     position_bias: Array,
+    /// Position bias and mask on the device for the last size of images, rows and columns of patches.
+    score_bias: Mutex<Option<([usize; 2], B::Tensor)>>,
     norm2: Norm,
     widen: B::Conv,
     narrow: B::Conv,
@@ -104,6 +108,7 @@ fn block<B: Backend>(
         position_bias: attn
             .shaped("relative_position_bias_table", &[side * side, heads])?
             .clone(),
+        score_bias: Mutex::new(None),
         norm2: at.at("norm2").norm(c, EPSILON)?,
         widen: at.at("mlp.0").conv(backend, widen)?,
         narrow: at.at("mlp.3").conv(backend, Conv::linear(4 * c, c))?,
@@ -148,6 +153,36 @@ fn score_bias(table: &Array, heads: usize, h: usize, w: usize, shift: [usize; 2]
     bias
 }
 
+impl<B: Backend> Block<B> {
+    /// What is added to the scores, `windows × heads × queries × keys`; the shift must follow from the size.
+    fn bias(
+        &self,
+        b: &B,
+        heads: usize,
+        size: [usize; 2],
+        shift: [usize; 2],
+    ) -> Result<B::Tensor, NetError> {
+        // A panic elsewhere cannot leave it half written.
+        let mut kept = self
+            .score_bias
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bias)) = kept.as_ref().filter(|(of, _)| *of == size) {
+            return Ok(bias.clone());
+        }
+        let bias = score_bias(&self.position_bias, heads, size[0], size[1], shift);
+        let (windows, tokens) = (bias.shape[0], WINDOW * WINDOW);
+        // The device's tensors are n×h×w×c, so it is uploaded as one row and seen as such.
+        let flat = bias.reshape([1, windows * heads * tokens * tokens])?;
+        let bias = b.view(
+            &b.upload(&flat)?,
+            Shape::new(windows, heads, tokens, tokens),
+        )?;
+        *kept = Some((size, bias.clone()));
+        Ok(bias)
+    }
+}
+
 impl<B: Backend> Swin<B> {
     fn run(&self, b: &B, mut x: B::Tensor, stages: &[Stage<B>]) -> Result<B::Tensor, NetError> {
         for stage in stages {
@@ -180,14 +215,7 @@ impl<B: Backend> Swin<B> {
                 0
             }
         });
-        // The device's tensors are n×h×w×c: windows × heads × queries × keys, so upload it as such.
-        let bias = score_bias(&block.position_bias, heads, h, w, shift);
-        let (windows, tokens) = (bias.shape[0], WINDOW * WINDOW);
-        let flat = bias.reshape([1, windows * heads * tokens * tokens])?;
-        let bias = b.view(
-            &b.upload(&flat)?,
-            Shape::new(windows, heads, tokens, tokens),
-        )?;
+        let bias = block.bias(b, heads, [h, w], shift)?;
         let cut = b.windows(&b.layer_norm(x, &block.norm1)?, WINDOW, shift);
         let qkv = b.conv(&cut, &block.qkv, None)?;
         let attention = Attention {

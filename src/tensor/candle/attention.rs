@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::matmul::{Matrix, product};
 use super::operation::{Gradient, Operation, Output};
-use super::slope::exp;
 use super::tensor::View;
+use crate::tensor::cpu::functions::{Single, exp};
 use crate::tensor::cpu::simd::for_each_isa;
 use crate::tensor::{self, Backend, QkvLayout, TensorError, cpu::Cpu};
 
@@ -184,7 +184,7 @@ for_each_isa! {
             }
         }
         let max = largest.into_iter().fold(f32::NEG_INFINITY, f32::max);
-        row.iter_mut().for_each(|s| *s = exp(*s - max));
+        row.iter_mut().for_each(|s| *s = exp(Single(*s - max)).0);
         let mut sums = [0.0f32; 16];
         let chunks = row.chunks_exact(16);
         let rest: f32 = chunks.remainder().iter().sum();

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::tensor::Activation;
-use crate::tensor::cpu::elementwise::erf;
+use crate::tensor::cpu::functions::{Single, erf, exp};
 use crate::tensor::cpu::simd::for_each_isa;
 
 /// Values per piece of parallel work.
@@ -48,7 +48,7 @@ pub fn multiply_in_place(gradient: &mut [f32], x: &[f32], activation: Activation
 /// `σ(x) · (1 + x · (1 − σ(x)))`.
 #[inline(always)]
 fn silu_slope(x: f32) -> f32 {
-    let s = 1.0 / (1.0 + exp(-x));
+    let s = 1.0 / (1.0 + exp(Single(-x)).0);
     s * (1.0 + x * (1.0 - s))
 }
 
@@ -56,54 +56,6 @@ fn silu_slope(x: f32) -> f32 {
 #[inline(always)]
 fn gelu_slope(x: f32) -> f32 {
     const DENSITY: f32 = 0.398_942_3;
-    let whole = 0.5 * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2));
-    whole + x * DENSITY * exp(-0.5 * x * x)
-}
-
-/// `eˣ` to about one unit in the last place, in steps that a compiler can vectorise: `eˣ = 2ⁿ · eʳ` with
-/// `|r| ≤ ln2/2`. Below -87 it is as good as zero, above 88 as good as infinite.
-#[inline(always)]
-#[allow(clippy::manual_clamp)] // `clamp` keeps NaN, which costs a comparison more.
-pub fn exp(x: f32) -> f32 {
-    const HIGH: f32 = 0.693_359_4;
-    const LOW: f32 = -2.121_944_4e-4;
-    // Adding and taking away 1.5 · 2²³ rounds to the nearest whole number.
-    const ROUND: f32 = 12_582_912.0;
-    let x = x.max(-87.0).min(88.0);
-    let rounded = x * std::f32::consts::LOG2_E + ROUND;
-    let n = rounded - ROUND;
-    let r = x - n * HIGH - n * LOW;
-    let mut p = 1.987_569_1e-4_f32;
-    for k in [
-        1.398_199_9e-3,
-        8.333_452e-3,
-        4.166_579_6e-2,
-        1.666_666_5e-1,
-        0.5,
-    ] {
-        p = p * r + k;
-    }
-    let mantissa = p * r * r + r + 1.0;
-    // The low bits of `rounded` are n itself: an integer without a conversion.
-    let power = rounded
-        .to_bits()
-        .wrapping_sub(ROUND.to_bits())
-        .wrapping_add(127)
-        << 23;
-    mantissa * f32::from_bits(power)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exp_is_right_to_two_units_in_the_last_place() {
-        for i in -8600..8800 {
-            let x = i as f32 * 0.01;
-            let expected = f64::from(x).exp();
-            let error = (f64::from(exp(x)) - expected).abs() / expected;
-            assert!(error < 2.4e-7, "exp({x}) is off by {error:e}");
-        }
-    }
+    let whole = 0.5 * (1.0 + erf(Single(x * std::f32::consts::FRAC_1_SQRT_2)).0);
+    whole + x * DENSITY * exp(Single(-0.5 * x * x)).0
 }

@@ -1,75 +1,76 @@
-//! Activations, sums, per-channel affine maps.
+//! Activations, sums, per-channel affine maps: one pass each, in pieces of a size that stays in the first cache.
 
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::simd::for_each_isa;
+use super::functions::{Single, activated};
+use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tensor::Tensor;
 use crate::tensor::{Activation, Shape, TensorError};
+
+/// Values of a piece of work.
+const PIECE: usize = 1 << 13;
 
 /// Applies an activation to each value.
 #[inline(always)]
 pub fn activate_in_place(values: &mut [f32], activation: Activation) {
+    macro_rules! each {
+        ($($kind:ident)*) => {
+            match activation {
+                Activation::None => {}
+                // One loop for each, so that nothing is decided inside.
+                $(Activation::$kind => values
+                    .iter_mut()
+                    .for_each(|v| *v = activated(Single(*v), Activation::$kind).0),)*
+            }
+        };
+    }
+    each!(Relu Relu6 Silu Gelu);
+}
+
+for_each_lanes! {
+    fn activate_piece(to: &mut [f32], from: &[f32], activation: Activation) => activate_kernel
+}
+
+#[inline(always)]
+fn activate_kernel<V: Lanes>(to: &mut [f32], from: &[f32], activation: Activation) {
     match activation {
-        Activation::None => {}
-        // Written so that a NaN stays a NaN and a broken network does not look healthy.
-        Activation::Relu => values
-            .iter_mut()
-            .for_each(|v| *v = if *v < 0.0 { 0.0 } else { *v }),
-        Activation::Relu6 => values.iter_mut().for_each(|v| *v = v.clamp(0.0, 6.0)),
-        Activation::Silu => values.iter_mut().for_each(|v| *v /= 1.0 + (-*v).exp()),
-        Activation::Gelu => values.iter_mut().for_each(|v| *v = gelu(*v)),
+        Activation::None => to.copy_from_slice(from),
+        Activation::Relu => each::<V>(to, from, Activation::Relu),
+        Activation::Relu6 => each::<V>(to, from, Activation::Relu6),
+        Activation::Silu => each::<V>(to, from, Activation::Silu),
+        Activation::Gelu => each::<V>(to, from, Activation::Gelu),
     }
 }
 
-/// `x · Φ(x) = x/2 · (1 + erf(x/√2))`.
+/// The activation of each value, register by register; the last values go through a register of their own.
 #[inline(always)]
-fn gelu(x: f32) -> f32 {
-    0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
-}
-
-/// The error function to 4·10⁻⁷: the usual rational minimax approximation `x·P(x²)/Q(x²)`, and ±1 beyond |x| = 3.8,
-/// where it differs from that by less.
-#[inline(always)]
-pub fn erf(x: f32) -> f32 {
-    let whole = x.abs() > 3.8;
-    let sign = 1f32.copysign(x);
-    let x = x.clamp(-4.0, 4.0);
-    let s = x * x;
-    let mut p = -2.726_142_3e-10_f32;
-    for k in [
-        2.770_681_4e-8,
-        -2.101_024e-6,
-        -5.692_506_4e-5,
-        -7.349_906_3e-4,
-        -2.954_6e-3,
-        -1.609_603_3e-2,
-    ] {
-        p = p * s + k;
+fn each<V: Lanes>(to: &mut [f32], from: &[f32], activation: Activation) {
+    let n = V::COUNT;
+    let (mut to, mut from) = (to.chunks_exact_mut(n), from.chunks_exact(n));
+    for (to, from) in (&mut to).zip(&mut from) {
+        // SAFETY: both chunks have `COUNT` values.
+        unsafe { activated(V::load(from.as_ptr()), activation).store(to.as_mut_ptr()) };
     }
-    let mut q = -1.456_607_2e-5_f32;
-    for k in [
-        -2.133_740_6e-4,
-        -1.682_827e-3,
-        -7.373_329e-3,
-        -1.426_473_9e-2,
-    ] {
-        q = q * s + k;
-    }
-    if whole { sign } else { x * p / q }
-}
-
-for_each_isa! {
-    fn activate_slice(values: &mut [f32], activation: Activation) {
-        activate_in_place(values, activation);
+    let (to, from) = (to.into_remainder(), from.remainder());
+    if !to.is_empty() {
+        let mut spare = [0.0f32; 16];
+        spare[..from.len()].copy_from_slice(from);
+        // SAFETY: no register has more values than `spare`.
+        unsafe { activated(V::load(spare.as_ptr()), activation).store(spare.as_mut_ptr()) };
+        to.copy_from_slice(&spare[..to.len()]);
     }
 }
 
 /// Applies an activation to each value of a tensor.
 pub fn activate(x: &Tensor, activation: Activation) -> Tensor {
-    let mut data = Buffer::from(x.data());
-    data.par_chunks_mut(1 << 14)
-        .for_each(|chunk| activate_slice(chunk, activation));
+    let mut data = Buffer::take(x.data().len());
+    data.par_chunks_mut(PIECE)
+        .zip(x.data().par_chunks(PIECE))
+        .for_each(|(to, from)| {
+            let _flush = FlushDenormals::on();
+            activate_piece(to, from, activation);
+        });
     Tensor::new(x.shape(), data)
 }
 
@@ -85,20 +86,42 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor, TensorError> {
             found: format!("{sb:?}"),
         });
     }
-    let mut data = Buffer::from(a.data());
-    if sa.image() > 0 {
-        data.par_chunks_mut(sa.image())
+    let mut data = Buffer::take(sa.len());
+    // Whole pixels, so that a piece begins where what is added begins again.
+    let piece = sa.c * (PIECE / sa.c.max(1)).max(1);
+    let run = if sa == sb { sa.len() } else { sa.image() }.max(1);
+    let runs = data.chunks_exact_mut(run).zip(a.data().chunks_exact(run));
+    for (n, (to, from)) in runs.enumerate() {
+        let other = if sa == sb || sb.n == 1 {
+            b.data()
+        } else {
+            b.image(n)
+        };
+        to.par_chunks_mut(piece)
+            .zip(from.par_chunks(piece))
             .enumerate()
-            .for_each(|(n, image)| {
-                let other = b.image(if sb.n == 1 { 0 } else { n });
-                for chunk in image.chunks_mut(other.len()) {
-                    for (v, o) in chunk.iter_mut().zip(other) {
-                        *v += o;
-                    }
-                }
+            .for_each(|(i, (to, from))| {
+                let _flush = FlushDenormals::on();
+                let other = if same_pixels {
+                    &other[i * piece..][..to.len()]
+                } else {
+                    other
+                };
+                add_piece(to, from, other);
             });
     }
     Ok(Tensor::new(sa, data))
+}
+
+for_each_isa! {
+    fn add_piece(to: &mut [f32], from: &[f32], other: &[f32]) {
+        let parts = to.chunks_mut(other.len()).zip(from.chunks(other.len()));
+        for (to, from) in parts {
+            for ((to, from), other) in to.iter_mut().zip(from).zip(other) {
+                *to = from + other;
+            }
+        }
+    }
 }
 
 /// `x[order[c]] · scale[c] + shift[c]`.
@@ -119,32 +142,41 @@ pub fn affine(
     }
     let out = Shape { c, ..shape };
     let mut data = Buffer::take(out.len());
-    let pixels = x.data().chunks_exact(shape.c.max(1));
-    for (to, from) in data.chunks_exact_mut(c.max(1)).zip(pixels) {
-        for i in 0..c {
-            to[i] = from[order[i]] * scale[i] + shift[i];
-        }
-    }
+    let pixels = (PIECE / c.max(1)).max(1);
+    data.par_chunks_mut(pixels * c.max(1))
+        .zip(x.data().par_chunks(pixels * shape.c.max(1)))
+        .for_each(|(to, from)| match shape.c {
+            3 if c == 3 => affine_rgb(to, from, order, scale, shift),
+            _ => affine_piece(to, from, shape.c, order, scale, shift),
+        });
     Ok(Tensor::new(out, data))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+for_each_isa! {
+    /// Three channels, with everything but the pixels in registers.
+    fn affine_rgb(to: &mut [f32], from: &[f32], order: &[usize], scale: &[f32], shift: &[f32]) {
+        let channels: [_; 3] = std::array::from_fn(|i| (order[i].min(2), scale[i], shift[i]));
+        for (to, from) in to.as_chunks_mut::<3>().0.iter_mut().zip(from.as_chunks::<3>().0) {
+            for (to, (order, scale, shift)) in to.iter_mut().zip(channels) {
+                *to = from[order] * scale + shift;
+            }
+        }
+    }
+}
 
-    #[test]
-    fn erf_agrees_with_known_values() {
-        // Values of the error function from standard tables.
-        for (x, expected) in [
-            (0.0, 0.0),
-            (0.1, 0.112_462_92),
-            (0.5, 0.520_499_9),
-            (1.0, 0.842_700_8),
-            (2.0, 0.995_322_3),
-            (3.5, 0.999_999_3),
-        ] {
-            assert!((erf(x) - expected).abs() < 2e-7, "erf({x}) = {}", erf(x));
-            assert!((erf(-x) + expected).abs() < 2e-7);
+fn affine_piece(
+    to: &mut [f32],
+    from: &[f32],
+    channels: usize,
+    order: &[usize],
+    scale: &[f32],
+    shift: &[f32],
+) {
+    let pixels = from.chunks_exact(channels);
+    for (to, from) in to.chunks_exact_mut(order.len()).zip(pixels) {
+        let channels = order.iter().zip(scale).zip(shift);
+        for (to, ((&order, scale), shift)) in to.iter_mut().zip(channels) {
+            *to = from[order] * scale + shift;
         }
     }
 }

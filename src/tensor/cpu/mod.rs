@@ -11,13 +11,16 @@ mod depthwise;
 mod direct;
 mod distance;
 pub(super) mod elementwise;
+pub(super) mod functions;
 mod layout;
 mod norm;
 pub(super) mod pool;
 mod resize;
 pub(super) mod simd;
+mod softmax;
 mod tensor;
 mod tile;
+mod transfer;
 mod winograd;
 
 pub use conv::Packed;
@@ -71,20 +74,7 @@ impl Backend for Cpu {
                 Shape::new(n, 1, 1, c),
                 Buffer::from(&array.data[..]),
             )),
-            [n, c, h, w] => {
-                let shape = Shape::new(n, h, w, c);
-                let mut data = Buffer::take(shape.len());
-                for i in 0..n {
-                    let (from, to) = (i * shape.image(), i * shape.image());
-                    for channel in 0..c {
-                        for pixel in 0..h * w {
-                            data[to + pixel * c + channel] =
-                                array.data[from + channel * h * w + pixel];
-                        }
-                    }
-                }
-                Ok(Tensor::new(shape, data))
-            }
+            [n, c, h, w] => Ok(transfer::upload(&array.data, Shape::new(n, h, w, c))),
             _ => Err(TensorError::Shape {
                 operation: "upload",
                 expected: "[n, c] or [n, c, h, w]".into(),
@@ -106,13 +96,7 @@ impl Backend for Cpu {
                 found: odd.len(),
             });
         }
-        let mut data = Buffer::take(shape.len());
-        for (to, from) in data.chunks_exact_mut(shape.image().max(1)).zip(images) {
-            for (value, &pixel) in to.iter_mut().zip(*from) {
-                *value = f32::from(pixel);
-            }
-        }
-        Ok(Tensor::new(shape, data))
+        Ok(transfer::upload_pixels(images, shape))
     }
 
     fn download(&self, tensor: &Tensor) -> Array {
@@ -123,17 +107,7 @@ impl Backend for Cpu {
                 data: tensor.data().to_vec(),
             };
         }
-        let mut array = Array::zeros([s.n, s.c, s.h, s.w]);
-        for n in 0..s.n {
-            let image = tensor.image(n);
-            let to = &mut array.data[n * s.image()..(n + 1) * s.image()];
-            for channel in 0..s.c {
-                for pixel in 0..s.h * s.w {
-                    to[channel * s.h * s.w + pixel] = image[pixel * s.c + channel];
-                }
-            }
-        }
-        array
+        transfer::download(tensor)
     }
 
     fn shape(&self, tensor: &Tensor) -> Shape {
@@ -200,10 +174,7 @@ impl Backend for Cpu {
                 Part::Conv(x, conv) => conv::run_into(x.data(), x.shape(), conv, None, target)?,
                 Part::Pool(x, p) => pool::run_into(x, *p, target)?,
                 Part::Tensor(x) => {
-                    let pixels = x.data().chunks_exact(shape.c);
-                    for (to, from) in target.data.chunks_exact_mut(channels).zip(pixels) {
-                        to[at..at + shape.c].copy_from_slice(from);
-                    }
+                    layout::copy_channels(x.data(), shape.c, target.data, channels, at);
                 }
             }
             at += shape.c;

@@ -1,11 +1,17 @@
-//! Layer and group norms; statistics in f64.
+//! Layer and group norms: statistics in f64, vectorised over channels.
 
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::elementwise::activate_in_place;
+use super::functions::activated;
+use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tensor::Tensor;
 use crate::tensor::{Activation, Norm, Shape, TensorError};
+
+/// Values of a piece of work.
+const PIECE: usize = 1 << 14;
+/// Partial sums of a pixel: two AVX-512 registers.
+const SUMS: usize = 16;
 
 fn expect_channels(
     operation: &'static str,
@@ -24,21 +30,57 @@ fn expect_channels(
     })
 }
 
+/// Whole pixels of about one piece of work, in values.
+fn piece(channels: usize) -> usize {
+    channels.max(1) * (PIECE / channels.max(1)).max(1)
+}
+
 /// Normalises each pixel over its channels: `(x − μ)/√(σ² + ε) · weight + bias`.
 pub fn layer(x: &Tensor, norm: &Norm) -> Result<Tensor, TensorError> {
     let shape = x.shape();
     expect_channels("layer norm", shape, norm, 1)?;
-    let mut data = Buffer::from(x.data());
-    data.par_chunks_mut((shape.w * shape.c).max(1))
-        .for_each(|row| {
-            for pixel in row.chunks_exact_mut(shape.c) {
-                let (mean, scale) = statistics(std::iter::once(&*pixel), norm.epsilon);
-                for ((v, w), b) in pixel.iter_mut().zip(&norm.weight).zip(&norm.bias) {
-                    *v = (*v - mean) * scale * w + b;
-                }
-            }
+    let mut data = Buffer::take(shape.len());
+    let piece = piece(shape.c);
+    data.par_chunks_mut(piece)
+        .zip(x.data().par_chunks(piece))
+        .for_each(|(to, from)| {
+            let _flush = FlushDenormals::on();
+            layer_pixels(to, from, norm);
         });
     Ok(Tensor::new(shape, data))
+}
+
+for_each_isa! {
+    fn layer_pixels(to: &mut [f32], from: &[f32], norm: &Norm) {
+        let c = norm.weight.len();
+        let (weight, bias) = (&norm.weight[..c], &norm.bias[..c]);
+        for (to, from) in to.chunks_exact_mut(c).zip(from.chunks_exact(c)) {
+            let mean = sum(from, |v| v) / c as f64;
+            let variance = sum(from, |v| (v - mean) * (v - mean)) / c as f64;
+            let scale = (1.0 / (variance + f64::from(norm.epsilon)).sqrt()) as f32;
+            let mean = mean as f32;
+            let to = &mut to[..c];
+            for i in 0..c {
+                to[i] = (from[i] - mean) * scale * weight[i] + bias[i];
+            }
+        }
+    }
+}
+
+/// `Σ f(x)` in f64, in one fixed order.
+#[inline(always)]
+fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0f64; SUMS];
+    let (chunks, rest) = x.as_chunks::<SUMS>();
+    for chunk in chunks {
+        for (s, &v) in sums.iter_mut().zip(chunk) {
+            *s += f(f64::from(v));
+        }
+    }
+    for (s, &v) in sums.iter_mut().zip(rest) {
+        *s += f(f64::from(v));
+    }
+    sums.iter().sum()
 }
 
 /// Normalises each group of channels over all pixels of an image; modulation and activation follow.
@@ -55,53 +97,194 @@ pub fn group(
         let expected = Shape::new(shape.n, 1, 1, 2 * shape.c);
         super::tensor::expect_shape("modulation of a group norm", expected, m.shape())?;
     }
-    let per_group = shape.c / groups;
-    let mut data = Buffer::from(x.data());
-    data.par_chunks_mut(shape.image().max(1))
+    let mut data = Buffer::take(shape.len());
+    if shape.is_empty() {
+        return Ok(Tensor::new(shape, data));
+    }
+    let (c, piece) = (shape.c, piece(shape.c));
+    let pieces = shape.image().div_ceil(piece);
+
+    // For each piece of each image the sums of each channel and of its squares; two f32 hold one f64.
+    let mut partial = Buffer::take(shape.n * pieces * 4 * c);
+    let sums: &mut [f64] = bytemuck::cast_slice_mut(&mut partial);
+    sums.par_chunks_mut(2 * c)
         .enumerate()
-        .for_each(|(n, image)| {
-            let mut scale = vec![0.0f32; shape.c];
-            let mut shift = vec![0.0f32; shape.c];
-            for g in 0..groups {
-                let channels = g * per_group..(g + 1) * per_group;
-                let rows = image.chunks_exact(shape.c).map(|p| &p[channels.clone()]);
-                let (mean, inverse) = statistics(rows, norm.epsilon);
-                for c in channels.clone() {
-                    scale[c] = inverse * norm.weight[c];
-                    shift[c] = norm.bias[c] - mean * scale[c];
-                }
-            }
-            if let Some(m) = modulation.map(|m| m.image(n)) {
-                for c in 0..shape.c {
-                    scale[c] *= 1.0 + m[c];
-                    shift[c] = shift[c] * (1.0 + m[c]) + m[shape.c + c];
-                }
-            }
-            for pixel in image.chunks_exact_mut(shape.c) {
-                for ((v, a), b) in pixel.iter_mut().zip(&scale).zip(&shift) {
-                    *v = *v * a + b;
-                }
-                activate_in_place(pixel, activation);
-            }
+        .for_each(|(i, sums)| {
+            let _flush = FlushDenormals::on();
+            let image = x.image(i / pieces);
+            let part = image.chunks(piece).nth(i % pieces).unwrap_or_default();
+            channel_sums(sums, part, &image[..c]);
         });
+
+    // For each image the scales, then the shifts.
+    let mut maps = Buffer::take(shape.n * 2 * c);
+    let images = maps.chunks_exact_mut(2 * c);
+    for (n, (map, sums)) in images
+        .zip(sums.chunks_exact_mut(pieces * 2 * c))
+        .enumerate()
+    {
+        let (total, others) = sums.split_at_mut(2 * c);
+        for other in others.chunks_exact(2 * c) {
+            for (t, o) in total.iter_mut().zip(other) {
+                *t += o;
+            }
+        }
+        let pixels = shape.h * shape.w;
+        let statistics = Channels::new(total, &x.image(n)[..c], pixels);
+        let (scale, shift) = map.split_at_mut(c);
+        affine_map(&statistics, groups, norm, scale, shift);
+        if let Some(m) = modulation.map(|m| m.image(n)) {
+            for i in 0..c {
+                scale[i] *= 1.0 + m[i];
+                shift[i] = shift[i] * (1.0 + m[i]) + m[c + i];
+            }
+        }
+    }
+
+    let per_image = shape.image();
+    for (n, (to, map)) in data
+        .chunks_exact_mut(per_image)
+        .zip(maps.chunks_exact(2 * c))
+        .enumerate()
+    {
+        to.par_chunks_mut(piece)
+            .zip(x.image(n).par_chunks(piece))
+            .for_each(|(to, from)| {
+                let _flush = FlushDenormals::on();
+                let (scale, shift) = map.split_at(c);
+                apply(to, from, scale, shift, activation);
+            });
+    }
     Ok(Tensor::new(shape, data))
 }
 
-/// Mean and `1/√(variance + ε)` over all values of the rows, in two passes.
-fn statistics<'a>(rows: impl Iterator<Item = &'a [f32]> + Clone, epsilon: f32) -> (f32, f32) {
-    let (mut sum, mut count) = (0.0f64, 0usize);
-    for row in rows.clone() {
-        sum += row.iter().map(|&v| f64::from(v)).sum::<f64>();
-        count += row.len();
+for_each_isa! {
+    /// Sums of each channel and of its squares, counted from the image's first pixel: a large offset costs no digits.
+    fn channel_sums(sums: &mut [f64], pixels: &[f32], origin: &[f32]) {
+        let c = origin.len();
+        sums.fill(0.0);
+        let (sums, squares) = sums.split_at_mut(c);
+        let squares = &mut squares[..c];
+        for pixel in pixels.chunks_exact(c) {
+            for i in 0..c {
+                let v = f64::from(pixel[i]) - f64::from(origin[i]);
+                sums[i] += v;
+                squares[i] += v * v;
+            }
+        }
     }
-    let mean = sum / count as f64;
-    let squares: f64 = rows
-        .map(|row| {
-            row.iter()
-                .map(|&v| (f64::from(v) - mean).powi(2))
-                .sum::<f64>()
-        })
-        .sum();
-    let inverse = 1.0 / (squares / count as f64 + f64::from(epsilon)).sqrt();
-    (mean as f32, inverse as f32)
+}
+
+/// Sums over the pixels of an image, channel by channel.
+struct Channels<'a> {
+    sums: &'a [f64],
+    squares: &'a [f64],
+    origin: &'a [f32],
+    pixels: f64,
+}
+
+impl<'a> Channels<'a> {
+    fn new(sums: &'a [f64], origin: &'a [f32], pixels: usize) -> Self {
+        let (sums, squares) = sums.split_at(origin.len());
+        Self {
+            sums,
+            squares,
+            origin,
+            pixels: pixels as f64,
+        }
+    }
+
+    fn mean(&self, channel: usize) -> f64 {
+        f64::from(self.origin[channel]) + self.sums[channel] / self.pixels
+    }
+
+    /// Mean and variance over a group of channels.
+    fn statistics(&self, channels: std::ops::Range<usize>) -> (f64, f64) {
+        let count = channels.len() as f64;
+        let mean = channels.clone().map(|c| self.mean(c)).sum::<f64>() / count;
+        let scatter: f64 = channels
+            .map(|c| {
+                let within = self.squares[c] - self.sums[c] * self.sums[c] / self.pixels;
+                // Rounding may take it below zero; a NaN stays.
+                let within = if within < 0.0 { 0.0 } else { within };
+                within + self.pixels * (self.mean(c) - mean).powi(2)
+            })
+            .sum();
+        (mean, scatter / (count * self.pixels))
+    }
+}
+
+/// The norm of an image as `x · scale + shift` for each channel.
+fn affine_map(
+    channels: &Channels<'_>,
+    groups: usize,
+    norm: &Norm,
+    scale: &mut [f32],
+    shift: &mut [f32],
+) {
+    let per_group = scale.len() / groups;
+    for g in 0..groups {
+        let group = g * per_group..(g + 1) * per_group;
+        let (mean, variance) = channels.statistics(group.clone());
+        let inverse = (1.0 / (variance + f64::from(norm.epsilon)).sqrt()) as f32;
+        for c in group {
+            scale[c] = inverse * norm.weight[c];
+            shift[c] = (f64::from(norm.bias[c]) - mean * f64::from(scale[c])) as f32;
+        }
+    }
+}
+
+for_each_lanes! {
+    fn apply(to: &mut [f32], from: &[f32], scale: &[f32], shift: &[f32], activation: Activation) => apply_kernel
+}
+
+#[inline(always)]
+fn apply_kernel<V: Lanes>(
+    to: &mut [f32],
+    from: &[f32],
+    scale: &[f32],
+    shift: &[f32],
+    activation: Activation,
+) {
+    match activation {
+        Activation::Silu => map_pixels::<V>(to, from, scale, shift, Activation::Silu),
+        Activation::None => map_pixels::<V>(to, from, scale, shift, Activation::None),
+        other => map_pixels::<V>(to, from, scale, shift, other),
+    }
+}
+
+/// `activation(x · scale + shift)` for whole pixels.
+#[inline(always)]
+fn map_pixels<V: Lanes>(
+    to: &mut [f32],
+    from: &[f32],
+    scale: &[f32],
+    shift: &[f32],
+    activation: Activation,
+) {
+    let c = scale.len();
+    assert_eq!(shift.len(), c, "a shift for each scale");
+    let whole = c - c % V::COUNT;
+    for (to, from) in to.chunks_exact_mut(c).zip(from.chunks_exact(c)) {
+        for at in (0..whole).step_by(V::COUNT) {
+            // SAFETY: all four have `c` values, and `at` stays `COUNT` below that.
+            unsafe {
+                let v = V::load(shift.as_ptr().add(at)).plus_product(
+                    V::load(from.as_ptr().add(at)),
+                    V::load(scale.as_ptr().add(at)),
+                );
+                activated(v, activation).store(to.as_mut_ptr().add(at));
+            }
+        }
+        if whole < c {
+            let mut spare = [0.0f32; 16];
+            for (i, spare) in spare[..c - whole].iter_mut().enumerate() {
+                let at = whole + i;
+                *spare = from[at] * scale[at] + shift[at];
+            }
+            // SAFETY: no register has more values than `spare`.
+            unsafe { activated(V::load(spare.as_ptr()), activation).store(spare.as_mut_ptr()) };
+            to[whole..].copy_from_slice(&spare[..c - whole]);
+        }
+    }
 }

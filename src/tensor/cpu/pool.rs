@@ -1,12 +1,18 @@
-//! Pooling, vectorised over the channels of a pixel.
+//! Pooling: a block of channels of a pixel stays in registers while it walks its window.
 
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::conv::Target;
-use super::simd::for_each_isa;
+use super::simd::{FlushDenormals, for_each_isa};
 use super::tensor::Tensor;
 use crate::tensor::{Pool, PoolKind, Shape, TensorError};
+
+/// Channels that stay in registers: four of AVX2, or one of them, or a single value at the end.
+const WIDE: usize = 32;
+const NARROW: usize = 8;
+/// Values of the inputs of a band of rows.
+const BAND_VALUES: usize = 1 << 15;
 
 /// Pools into a new tensor.
 pub fn run(x: &Tensor, pool: Pool) -> Result<Tensor, TensorError> {
@@ -39,34 +45,32 @@ pub fn run_into(x: &Tensor, pool: Pool, target: Target<'_>) -> Result<(), Tensor
         channels,
         first,
     } = target;
-    data.par_chunks_mut((out.w * channels).max(1))
+    let read = pool.stride * shape.w * shape.c;
+    let band = (BAND_VALUES / read.max(1)).clamp(1, out.h.max(1));
+    for (n, image) in data
+        .chunks_exact_mut((out.h * out.w * channels).max(1))
         .enumerate()
-        .for_each(|(row, line)| {
-            let (n, y) = (row / out.h, row % out.h);
-            let image = x.image(n);
-            let rows = Span::new(y, pool, shape.h);
-            for (ox, pixel) in line.chunks_exact_mut(channels).enumerate() {
-                let columns = Span::new(ox, pool, shape.w);
-                let pixel = &mut pixel[first..first + shape.c];
-                let window = Window {
-                    image,
-                    width: shape.w,
-                    rows: rows.range(),
-                    columns: columns.range(),
+    {
+        image
+            .par_chunks_mut(band * out.w * channels)
+            .enumerate()
+            .for_each(|(i, lines)| {
+                let _flush = FlushDenormals::on();
+                let band = Band {
+                    pool,
+                    shape,
+                    image: x.image(n),
+                    first_row: i * band,
+                    width: out.w,
+                    channels,
+                    first,
                 };
                 match pool.kind {
-                    PoolKind::Max => max_window(pixel, &window),
-                    PoolKind::Mean { count_padding } => {
-                        let count = if count_padding {
-                            rows.padded * columns.padded
-                        } else {
-                            rows.range().len() * columns.range().len()
-                        };
-                        mean_window(pixel, &window, count as f32);
-                    }
+                    PoolKind::Max => max_band(&band, lines),
+                    PoolKind::Mean { count_padding } => mean_band(&band, lines, count_padding),
                 }
-            }
-        });
+            });
+    }
     Ok(())
 }
 
@@ -94,42 +98,118 @@ impl Span {
     }
 }
 
-struct Window<'a> {
+/// Some rows of output pixels, and where their inputs and outputs lie.
+struct Band<'a> {
+    pool: Pool,
+    shape: Shape,
     image: &'a [f32],
+    first_row: usize,
     width: usize,
-    rows: std::ops::Range<usize>,
-    columns: std::ops::Range<usize>,
+    /// Channels per pixel of the output, of which those from `first` are filled.
+    channels: usize,
+    first: usize,
 }
 
 for_each_isa! {
-    fn max_window(pixel: &mut [f32], window: &Window<'_>) {
-        let c = pixel.len();
-        pixel.fill(f32::NEG_INFINITY);
-        for y in window.rows.clone() {
-            for x in window.columns.clone() {
-                let from = &window.image[(y * window.width + x) * c..][..c];
-                for (p, f) in pixel.iter_mut().zip(from) {
-                    // A NaN stays a NaN, as in torch.
-                    *p = if *f > *p || f.is_nan() { *f } else { *p };
-                }
+    fn max_band(band: &Band<'_>, lines: &mut [f32]) {
+        // A NaN stays a NaN, as in torch.
+        let larger = |max: f32, v: f32| if v > max || v.is_nan() { v } else { max };
+        fold_windows(band, lines, f32::NEG_INFINITY, larger, |max, _, _| max);
+    }
+}
+
+for_each_isa! {
+    fn mean_band(band: &Band<'_>, lines: &mut [f32], count_padding: bool) {
+        fold_windows(band, lines, 0.0, |sum, v| sum + v, |sum, rows, columns| {
+            let count = if count_padding {
+                rows.padded * columns.padded
+            } else {
+                rows.range().len() * columns.range().len()
+            };
+            sum / count as f32
+        });
+    }
+}
+
+/// Folds the window of every pixel of a band, row by row, and finishes it with the window's extent.
+#[inline(always)]
+fn fold_windows(
+    band: &Band<'_>,
+    lines: &mut [f32],
+    start: f32,
+    fold: impl Fn(f32, f32) -> f32 + Copy,
+    finish: impl Fn(f32, &Span, &Span) -> f32 + Copy,
+) {
+    let (c, w) = (band.shape.c, band.shape.w);
+    for (y, line) in lines
+        .chunks_exact_mut(band.width * band.channels)
+        .enumerate()
+    {
+        let rows = Span::new(band.first_row + y, band.pool, band.shape.h);
+        for (x, pixel) in line.chunks_exact_mut(band.channels).enumerate() {
+            let columns = Span::new(x, band.pool, w);
+            let pixel = &mut pixel[band.first..band.first + c];
+            let window = Window {
+                values: &band.image[(rows.start * w + columns.start) * c..],
+                rows: rows.range().len(),
+                columns: columns.range().len(),
+                row: w * c,
+                pixel: c,
+            };
+            let (wide, rest) = pixel.as_chunks_mut::<WIDE>();
+            let (narrow, single) = rest.as_chunks_mut::<NARROW>();
+            let mut at = 0;
+            for to in wide {
+                *to = window
+                    .fold(at, start, fold)
+                    .map(|v| finish(v, &rows, &columns));
+                at += WIDE;
+            }
+            for to in narrow {
+                *to = window
+                    .fold(at, start, fold)
+                    .map(|v| finish(v, &rows, &columns));
+                at += NARROW;
+            }
+            for to in single {
+                let [v] = window.fold(at, start, fold);
+                *to = finish(v, &rows, &columns);
+                at += 1;
             }
         }
     }
 }
 
-for_each_isa! {
-    fn mean_window(pixel: &mut [f32], window: &Window<'_>, count: f32) {
-        let c = pixel.len();
-        pixel.fill(0.0);
-        for y in window.rows.clone() {
-            for x in window.columns.clone() {
-                let from = &window.image[(y * window.width + x) * c..][..c];
-                for (p, f) in pixel.iter_mut().zip(from) {
-                    *p += f;
+/// The inputs of one output pixel.
+struct Window<'a> {
+    values: &'a [f32],
+    rows: usize,
+    columns: usize,
+    /// Distance between rows and between pixels.
+    row: usize,
+    pixel: usize,
+}
+
+impl Window<'_> {
+    /// Folds `N` channels from `at` over all pixels of the window.
+    #[inline(always)]
+    fn fold<const N: usize, T: Copy>(
+        &self,
+        at: usize,
+        start: T,
+        fold: impl Fn(T, f32) -> T,
+    ) -> [T; N] {
+        let mut folded = [start; N];
+        for y in 0..self.rows {
+            let line = &self.values[y * self.row + at..];
+            for x in 0..self.columns {
+                let from = &line[x * self.pixel..][..N];
+                for i in 0..N {
+                    folded[i] = fold(folded[i], from[i]);
                 }
             }
         }
-        pixel.iter_mut().for_each(|p| *p /= count);
+        folded
     }
 }
 
@@ -149,30 +229,42 @@ pub fn adaptive_mean(x: &Tensor, rows: usize, columns: usize) -> Result<Tensor, 
         ..shape
     };
     let mut data = Buffer::take(out.len());
-    data.par_chunks_mut(out.image().max(1))
-        .enumerate()
-        .for_each(|(n, image)| {
-            let from = x.image(n);
-            let mut sums = vec![0.0f64; shape.c];
-            for (cell, pixel) in image.chunks_exact_mut(shape.c).enumerate() {
-                let ys = cell_range(cell / columns, rows, shape.h);
-                let xs = cell_range(cell % columns, columns, shape.w);
-                let count = (ys.len() * xs.len()) as f64;
-                sums.fill(0.0);
-                for y in ys {
-                    for x in xs.clone() {
-                        let from = &from[(y * shape.w + x) * shape.c..][..shape.c];
-                        for (s, f) in sums.iter_mut().zip(from) {
-                            *s += f64::from(*f);
-                        }
-                    }
-                }
-                for (p, s) in pixel.iter_mut().zip(&sums) {
-                    *p = (s / count) as f32;
-                }
-            }
-        });
+    // Blocks of channels of every cell, so that a single large cell has work for many threads.
+    let c = shape.c.max(1);
+    data.par_chunks_mut(c).enumerate().for_each(|(i, pixel)| {
+        let (n, cell) = (i / (rows * columns), i % (rows * columns));
+        let ys = cell_range(cell / columns, rows, shape.h);
+        let xs = cell_range(cell % columns, columns, shape.w);
+        let window = Window {
+            values: &x.image(n)[(ys.start * shape.w + xs.start) * c..],
+            rows: ys.len(),
+            columns: xs.len(),
+            row: shape.w * c,
+            pixel: c,
+        };
+        pixel
+            .par_chunks_mut(WIDE)
+            .enumerate()
+            .with_min_len(1 + (BAND_VALUES / WIDE) / (ys.len() * xs.len()))
+            .for_each(|(block, to)| mean_block(&window, block * WIDE, to));
+    });
     Ok(Tensor::new(out, data))
+}
+
+for_each_isa! {
+    fn mean_block(window: &Window<'_>, at: usize, to: &mut [f32]) {
+        let _flush = FlushDenormals::on();
+        let count = (window.rows * window.columns) as f64;
+        let add = |sum: f64, v: f32| sum + f64::from(v);
+        if let Ok(to) = <&mut [f32; WIDE]>::try_from(&mut *to) {
+            *to = window.fold(at, 0.0, add).map(|s| (s / count) as f32);
+            return;
+        }
+        for (i, to) in to.iter_mut().enumerate() {
+            let [s] = window.fold(at + i, 0.0, add);
+            *to = (s / count) as f32;
+        }
+    }
 }
 
 /// The pixels of one cell along one axis.

@@ -1,10 +1,15 @@
-//! The three bilinear resizes of FID code, in the arithmetic of their originals.
+//! The three bilinear resizes of FID code, in the arithmetic of their originals: every value is computed by the same
+//! operations in the same order on every machine, row by row.
 
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
+use super::simd::for_each_isa;
 use super::tensor::Tensor;
 use crate::tensor::{Resize, Shape, TensorError};
+
+/// Rows of a band, which share what they read.
+const BAND: usize = 16;
 
 /// Resizes each image to `height × width`.
 pub fn run(x: &Tensor, height: usize, width: usize, mode: Resize) -> Result<Tensor, TensorError> {
@@ -22,13 +27,11 @@ pub fn run(x: &Tensor, height: usize, width: usize, mode: Resize) -> Result<Tens
         ..shape
     };
     let mut data = Buffer::take(out.len());
-    data.par_chunks_mut(out.image().max(1))
-        .enumerate()
-        .for_each(|(n, image)| match mode {
-            Resize::Tf1 => lerp_tf1(x.image(n), shape, image, out),
-            Resize::HalfPixel => half_pixel(x.image(n), shape, image, out),
-            Resize::Antialias => antialias(x.image(n), shape, image, out),
-        });
+    match mode {
+        Resize::Tf1 => bilinear(x, &mut data, out, tf1_neighbours, &Tf1),
+        Resize::HalfPixel => bilinear(x, &mut data, out, half_pixel_neighbours, &HalfPixel),
+        Resize::Antialias => antialias(x, &mut data, out),
+    }
     Ok(Tensor::new(out, data))
 }
 
@@ -76,47 +79,118 @@ fn half_pixel_neighbours(input: usize, output: usize) -> Vec<Neighbours> {
         .collect()
 }
 
+/// The arithmetic of a bilinear resize, a row at a time.
+trait Rows: Sync {
+    /// Values kept of a source row, for each value of an output row.
+    const KEPT: usize;
+    /// What output rows need of a source row.
+    fn keep(&self, kept: &mut [f32], source: &[f32], xs: &[Neighbours], c: usize);
+    /// An output row between two source rows.
+    fn row(&self, to: &mut [f32], top: &[f32], bottom: &[f32], y: &Neighbours, x: &[f32]);
+}
+
+/// Resizes every image; a source row is read once for all rows of a band that lie beside it.
+fn bilinear<R: Rows>(
+    x: &Tensor,
+    to: &mut [f32],
+    out: Shape,
+    neighbours: fn(usize, usize) -> Vec<Neighbours>,
+    rows: &R,
+) {
+    let shape = x.shape();
+    let (ys, xs) = (neighbours(shape.h, out.h), neighbours(shape.w, out.w));
+    let (c, row) = (shape.c, out.w * shape.c);
+    // The weights of both neighbours for each value of a row.
+    let mut weights = Buffer::take(2 * row);
+    let (low, high) = weights.split_at_mut(row);
+    for (i, x) in xs.iter().enumerate() {
+        low[i * c..(i + 1) * c].fill(x.low_weight);
+        high[i * c..(i + 1) * c].fill(x.high_weight);
+    }
+    for (n, image) in to.chunks_exact_mut(out.image().max(1)).enumerate() {
+        let from = x.image(n);
+        image
+            .par_chunks_mut(BAND * row)
+            .zip(ys.par_chunks(BAND))
+            .for_each(|(lines, ys)| {
+                let mut kept = Buffer::take(2 * R::KEPT * row);
+                let (even, odd) = kept.split_at_mut(R::KEPT * row);
+                // Neighbouring rows differ in their last bit.
+                let (mut slots, mut held) = ([even, odd], [None; 2]);
+                for (line, y) in lines.chunks_exact_mut(row).zip(ys) {
+                    for source in [y.low, y.high] {
+                        if held[source % 2] != Some(source) {
+                            let values = &from[source * shape.w * c..][..shape.w * c];
+                            rows.keep(slots[source % 2], values, &xs, c);
+                            held[source % 2] = Some(source);
+                        }
+                    }
+                    rows.row(line, slots[y.low % 2], slots[y.high % 2], y, &weights);
+                }
+            });
+    }
+}
+
 /// Two lerps `a + (b − a)·t`, columns first.
-fn lerp_tf1(from: &[f32], shape: Shape, to: &mut [f32], out: Shape) {
-    let (ys, xs) = (
-        tf1_neighbours(shape.h, out.h),
-        tf1_neighbours(shape.w, out.w),
-    );
-    let c = shape.c;
-    for (row, y) in to.chunks_exact_mut(out.w * c).zip(&ys) {
-        for (pixel, x) in row.chunks_exact_mut(c).zip(&xs) {
-            for (channel, value) in pixel.iter_mut().enumerate() {
-                let at = |y: usize, x: usize| from[(y * shape.w + x) * c + channel];
-                let line = |y: usize| at(y, x.low) + (at(y, x.high) - at(y, x.low)) * x.high_weight;
-                let (top, bottom) = (line(y.low), line(y.high));
-                *value = top + (bottom - top) * y.high_weight;
+struct Tf1;
+
+impl Rows for Tf1 {
+    const KEPT: usize = 1;
+
+    fn keep(&self, kept: &mut [f32], source: &[f32], xs: &[Neighbours], c: usize) {
+        for (to, x) in kept.chunks_exact_mut(c).zip(xs) {
+            let (low, high) = (&source[x.low * c..][..c], &source[x.high * c..][..c]);
+            for ((to, low), high) in to.iter_mut().zip(low).zip(high) {
+                *to = low + (high - low) * x.high_weight;
             }
+        }
+    }
+
+    fn row(&self, to: &mut [f32], top: &[f32], bottom: &[f32], y: &Neighbours, _: &[f32]) {
+        lerp_rows(to, top, bottom, y.high_weight);
+    }
+}
+
+for_each_isa! {
+    fn lerp_rows(to: &mut [f32], top: &[f32], bottom: &[f32], t: f32) {
+        for ((to, top), bottom) in to.iter_mut().zip(top).zip(bottom) {
+            *to = top + (bottom - top) * t;
         }
     }
 }
 
 /// A sum over the four neighbours with fused multiply-adds, as torch's CPU kernel does.
-fn half_pixel(from: &[f32], shape: Shape, to: &mut [f32], out: Shape) {
-    let (ys, xs) = (
-        half_pixel_neighbours(shape.h, out.h),
-        half_pixel_neighbours(shape.w, out.w),
-    );
-    let c = shape.c;
-    for (row, y) in to.chunks_exact_mut(out.w * c).zip(&ys) {
-        for (pixel, x) in row.chunks_exact_mut(c).zip(&xs) {
-            let weights = [
-                y.low_weight * x.low_weight,
-                y.low_weight * x.high_weight,
-                y.high_weight * x.low_weight,
-                y.high_weight * x.high_weight,
-            ];
-            for (channel, value) in pixel.iter_mut().enumerate() {
-                let at = |y: usize, x: usize| from[(y * shape.w + x) * c + channel];
-                let sum = at(y.low, x.high) * weights[1];
-                let sum = at(y.low, x.low).mul_add(weights[0], sum);
-                let sum = at(y.high, x.low).mul_add(weights[2], sum);
-                *value = at(y.high, x.high).mul_add(weights[3], sum);
-            }
+struct HalfPixel;
+
+impl Rows for HalfPixel {
+    /// The left neighbours of all pixels, then the right ones.
+    const KEPT: usize = 2;
+
+    fn keep(&self, kept: &mut [f32], source: &[f32], xs: &[Neighbours], c: usize) {
+        let (low, high) = kept.split_at_mut(xs.len() * c);
+        let pixels = low.chunks_exact_mut(c).zip(high.chunks_exact_mut(c));
+        for ((low, high), x) in pixels.zip(xs) {
+            low.copy_from_slice(&source[x.low * c..][..c]);
+            high.copy_from_slice(&source[x.high * c..][..c]);
+        }
+    }
+
+    fn row(&self, to: &mut [f32], top: &[f32], bottom: &[f32], y: &Neighbours, x: &[f32]) {
+        four_neighbours(to, top, bottom, y, x);
+    }
+}
+
+for_each_isa! {
+    fn four_neighbours(to: &mut [f32], top: &[f32], bottom: &[f32], y: &Neighbours, x: &[f32]) {
+        let row = to.len();
+        let (x_low, x_high) = (&x[..row], &x[row..2 * row]);
+        let (top_low, top_high) = (&top[..row], &top[row..2 * row]);
+        let (bottom_low, bottom_high) = (&bottom[..row], &bottom[row..2 * row]);
+        for i in 0..row {
+            let sum = top_high[i] * (y.low_weight * x_high[i]);
+            let sum = top_low[i].mul_add(y.low_weight * x_low[i], sum);
+            let sum = bottom_low[i].mul_add(y.high_weight * x_low[i], sum);
+            to[i] = bottom_high[i].mul_add(y.high_weight * x_high[i], sum);
         }
     }
 }
@@ -149,41 +223,78 @@ fn triangle_filters(input: usize, output: usize) -> Vec<Filter> {
 }
 
 /// Separable triangle filter, columns first, with fused multiply-adds.
-fn antialias(from: &[f32], shape: Shape, to: &mut [f32], out: Shape) {
+fn antialias(x: &Tensor, to: &mut [f32], out: Shape) {
+    let shape = x.shape();
     let (ys, xs) = (
         triangle_filters(shape.h, out.h),
         triangle_filters(shape.w, out.w),
     );
-    let c = shape.c;
-    let row = out.w * c;
-    let mut wide = vec![0.0f32; shape.h * row];
-    for (line, source) in wide
-        .chunks_exact_mut(row)
-        .zip(from.chunks_exact(shape.w * c))
-    {
-        for (pixel, filter) in line.chunks_exact_mut(c).zip(&xs) {
-            for (channel, value) in pixel.iter_mut().enumerate() {
-                *value = filtered(&filter.weights, |j| {
-                    source[(filter.first + j) * c + channel]
-                });
-            }
-        }
+    let (c, row) = (shape.c, out.w * shape.c);
+    let mut wide = Buffer::take(shape.h * row);
+    for (n, image) in to.chunks_exact_mut(out.image().max(1)).enumerate() {
+        wide.par_chunks_mut(row)
+            .zip(x.image(n).par_chunks(shape.w * c))
+            .for_each(|(line, source)| match c {
+                3 => filter_rgb(line, source, &xs),
+                _ => filter_columns(line, source, c, &xs),
+            });
+        image
+            .par_chunks_mut(row)
+            .zip(&ys)
+            .for_each(|(line, filter)| filter_rows(line, &wide, filter));
     }
-    for (line, filter) in to.chunks_exact_mut(row).zip(&ys) {
-        for (at, value) in line.iter_mut().enumerate() {
-            *value = filtered(&filter.weights, |j| wide[(filter.first + j) * row + at]);
+}
+
+for_each_isa! {
+    /// One row of pixels of three channels.
+    fn filter_rgb(line: &mut [f32], source: &[f32], xs: &[Filter]) {
+        let (pixels, source) = (line.as_chunks_mut::<3>().0, source.as_chunks::<3>().0);
+        for (pixel, filter) in pixels.iter_mut().zip(xs) {
+            let mut sums = [0.0f32; 3];
+            let taps = source[filter.first..].iter().zip(&filter.weights);
+            for (j, (values, weight)) in taps.enumerate() {
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum = match j {
+                        0 => value * weight,
+                        _ => value.mul_add(*weight, *sum),
+                    };
+                }
+            }
+            *pixel = sums;
         }
     }
 }
 
-#[inline(always)]
-fn filtered(weights: &[f32], sample: impl Fn(usize) -> f32) -> f32 {
-    let Some((first, rest)) = weights.split_first() else {
-        return 0.0;
-    };
-    let mut sum = sample(0) * first;
-    for (j, weight) in rest.iter().enumerate() {
-        sum = sample(j + 1).mul_add(*weight, sum);
+for_each_isa! {
+    /// One row of pixels.
+    fn filter_columns(line: &mut [f32], source: &[f32], c: usize, xs: &[Filter]) {
+        for (pixel, filter) in line.chunks_exact_mut(c).zip(xs) {
+            weigh(pixel, &source[filter.first * c..], c, &filter.weights);
+        }
     }
-    sum
+}
+
+for_each_isa! {
+    /// One row between rows.
+    fn filter_rows(line: &mut [f32], wide: &[f32], filter: &Filter) {
+        let row = line.len();
+        weigh(line, &wide[filter.first * row..], row, &filter.weights);
+    }
+}
+
+/// `Σ weightⱼ · valuesⱼ` of rows that lie `step` apart.
+#[inline(always)]
+fn weigh(to: &mut [f32], values: &[f32], step: usize, weights: &[f32]) {
+    let Some((first, rest)) = weights.split_first() else {
+        to.fill(0.0);
+        return;
+    };
+    for (to, value) in to.iter_mut().zip(values) {
+        *to = value * first;
+    }
+    for (j, weight) in rest.iter().enumerate() {
+        for (to, value) in to.iter_mut().zip(&values[(j + 1) * step..]) {
+            *to = value.mul_add(*weight, *to);
+        }
+    }
 }

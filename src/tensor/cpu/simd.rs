@@ -123,6 +123,7 @@ pub trait Lanes: Copy {
     fn plus_product(self, a: Self, b: Self) -> Self;
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
     /// `max(self, low)`; a NaN in `self` stays.
     fn at_least(self, low: Self) -> Self;
     /// `min(self, high)`; a NaN in `self` stays.
@@ -184,6 +185,11 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
+    fn times(self, other: Self) -> Self {
+        self.with(other, |a, b| a * b)
+    }
+
+    #[inline(always)]
     fn at_least(self, low: Self) -> Self {
         self.with(low, |a, b| if a < b { b } else { a })
     }
@@ -197,7 +203,7 @@ impl Lanes for Plain {
 /// A register type of x86-64 as [`Lanes`]. Only used below a check for its instruction set.
 macro_rules! x86_lanes {
     ($(#[$doc:meta])* $name:ident($register:ident), $count:literal, $pixels:literal,
-     $set1:ident $loadu:ident $storeu:ident $fmadd:ident $add:ident $sub:ident $max:ident $min:ident) => {
+     $set1:ident $loadu:ident $storeu:ident $fmadd:ident $add:ident $sub:ident $mul:ident $max:ident $min:ident) => {
         $(#[$doc])*
         #[cfg(target_arch = "x86_64")]
         #[derive(Clone, Copy)]
@@ -240,6 +246,11 @@ macro_rules! x86_lanes {
                 Self(unsafe { std::arch::x86_64::$sub(self.0, other.0) })
             }
 
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                Self(unsafe { std::arch::x86_64::$mul(self.0, other.0) })
+            }
+
             // The second operand is returned if either is a NaN.
             #[inline(always)]
             fn at_least(self, low: Self) -> Self {
@@ -257,13 +268,13 @@ macro_rules! x86_lanes {
 x86_lanes!(
     /// [`Lanes`] as one AVX register.
     Avx(__m256), 8, 6,
-    _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_sub_ps
+    _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
     _mm256_max_ps _mm256_min_ps
 );
 x86_lanes!(
     /// [`Lanes`] as one AVX-512 register.
     Avx512(__m512), 16, 12,
-    _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_sub_ps
+    _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
     _mm512_max_ps _mm512_min_ps
 );
 
