@@ -108,7 +108,7 @@ pub fn exp<V: Lanes>(x: V) -> V {
         .minus(V::splat(ROUND));
     // ln 2 in two parts, of which the first has few digits: n times it is exact.
     let f = x
-        .plus_product(n, V::splat(-0.693_359_375))
+        .plus_product(n, V::splat(-355.0 / 512.0))
         .plus_product(n, V::splat(2.121_944_4e-4));
     // (e^f − 1 − f)/f² on ±ln(2)/2, interpolated at Chebyshev points: off by 1.1e-8 of e^f.
     let mut g = V::splat(1.392_621_3e-3);

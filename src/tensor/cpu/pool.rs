@@ -110,41 +110,68 @@ struct Band<'a> {
     first: usize,
 }
 
+/// How the values below a window become one. (Traits, not closures: closures are compiled without the instruction
+/// set unless the compiler happens to inline them.)
+trait Fold<T: Copy> {
+    const START: T;
+    fn with(folded: T, value: f32) -> T;
+}
+
+struct Max;
+
+impl Fold<f32> for Max {
+    const START: f32 = f32::NEG_INFINITY;
+
+    /// A NaN stays a NaN, as in torch.
+    #[inline(always)]
+    fn with(max: f32, value: f32) -> f32 {
+        if value > max || value.is_nan() {
+            value
+        } else {
+            max
+        }
+    }
+}
+
+struct Sum;
+
+impl Fold<f32> for Sum {
+    const START: f32 = 0.0;
+
+    #[inline(always)]
+    fn with(sum: f32, value: f32) -> f32 {
+        sum + value
+    }
+}
+
+impl Fold<f64> for Sum {
+    const START: f64 = 0.0;
+
+    #[inline(always)]
+    fn with(sum: f64, value: f32) -> f64 {
+        sum + f64::from(value)
+    }
+}
+
 for_each_isa! {
     fn max_band(band: &Band<'_>, lines: &mut [f32]) {
-        // A NaN stays a NaN, as in torch.
-        let larger = |max: f32, v: f32| if v > max || v.is_nan() { v } else { max };
-        fold_windows(band, lines, f32::NEG_INFINITY, larger, |max, _, _| max);
+        fold_windows::<Max>(band, lines, None);
     }
 }
 
 for_each_isa! {
     fn mean_band(band: &Band<'_>, lines: &mut [f32], count_padding: bool) {
-        fold_windows(band, lines, 0.0, |sum, v| sum + v, |sum, rows, columns| {
-            let count = if count_padding {
-                rows.padded * columns.padded
-            } else {
-                rows.range().len() * columns.range().len()
-            };
-            sum / count as f32
-        });
+        fold_windows::<Sum>(band, lines, Some(count_padding));
     }
 }
 
-/// Folds the window of every pixel of a band, row by row, and finishes it with the window's extent.
+/// Folds the window of every pixel of a band, row by row; a mean is divided by the number of pixels, with or without
+/// the padding.
 #[inline(always)]
-fn fold_windows(
-    band: &Band<'_>,
-    lines: &mut [f32],
-    start: f32,
-    fold: impl Fn(f32, f32) -> f32 + Copy,
-    finish: impl Fn(f32, &Span, &Span) -> f32 + Copy,
-) {
+fn fold_windows<F: Fold<f32>>(band: &Band<'_>, lines: &mut [f32], mean: Option<bool>) {
     let (c, w) = (band.shape.c, band.shape.w);
-    for (y, line) in lines
-        .chunks_exact_mut(band.width * band.channels)
-        .enumerate()
-    {
+    let rows_of_lines = lines.chunks_exact_mut(band.width * band.channels);
+    for (y, line) in rows_of_lines.enumerate() {
         let rows = Span::new(band.first_row + y, band.pool, band.shape.h);
         for (x, pixel) in line.chunks_exact_mut(band.channels).enumerate() {
             let columns = Span::new(x, band.pool, w);
@@ -160,21 +187,27 @@ fn fold_windows(
             let (narrow, single) = rest.as_chunks_mut::<NARROW>();
             let mut at = 0;
             for to in wide {
-                *to = window
-                    .fold(at, start, fold)
-                    .map(|v| finish(v, &rows, &columns));
+                window.fold::<WIDE, f32, F>(at, to);
                 at += WIDE;
             }
             for to in narrow {
-                *to = window
-                    .fold(at, start, fold)
-                    .map(|v| finish(v, &rows, &columns));
+                window.fold::<NARROW, f32, F>(at, to);
                 at += NARROW;
             }
             for to in single {
-                let [v] = window.fold(at, start, fold);
-                *to = finish(v, &rows, &columns);
+                window.fold::<1, f32, F>(at, std::array::from_mut(to));
                 at += 1;
+            }
+            if let Some(count_padding) = mean {
+                let count = if count_padding {
+                    rows.padded * columns.padded
+                } else {
+                    window.rows * window.columns
+                };
+                let count = count as f32;
+                for value in pixel {
+                    *value /= count;
+                }
             }
         }
     }
@@ -193,23 +226,18 @@ struct Window<'a> {
 impl Window<'_> {
     /// Folds `N` channels from `at` over all pixels of the window.
     #[inline(always)]
-    fn fold<const N: usize, T: Copy>(
-        &self,
-        at: usize,
-        start: T,
-        fold: impl Fn(T, f32) -> T,
-    ) -> [T; N] {
-        let mut folded = [start; N];
+    fn fold<const N: usize, T: Copy, F: Fold<T>>(&self, at: usize, to: &mut [T; N]) {
+        let mut folded = [F::START; N];
         for y in 0..self.rows {
             let line = &self.values[y * self.row + at..];
             for x in 0..self.columns {
                 let from = &line[x * self.pixel..][..N];
                 for i in 0..N {
-                    folded[i] = fold(folded[i], from[i]);
+                    folded[i] = F::with(folded[i], from[i]);
                 }
             }
         }
-        folded
+        *to = folded;
     }
 }
 
@@ -255,14 +283,18 @@ for_each_isa! {
     fn mean_block(window: &Window<'_>, at: usize, to: &mut [f32]) {
         let _flush = FlushDenormals::on();
         let count = (window.rows * window.columns) as f64;
-        let add = |sum: f64, v: f32| sum + f64::from(v);
         if let Ok(to) = <&mut [f32; WIDE]>::try_from(&mut *to) {
-            *to = window.fold(at, 0.0, add).map(|s| (s / count) as f32);
+            let mut sums = [0.0; WIDE];
+            window.fold::<WIDE, f64, Sum>(at, &mut sums);
+            for (to, sum) in to.iter_mut().zip(sums) {
+                *to = (sum / count) as f32;
+            }
             return;
         }
         for (i, to) in to.iter_mut().enumerate() {
-            let [s] = window.fold(at + i, 0.0, add);
-            *to = (s / count) as f32;
+            let mut sum = [0.0];
+            window.fold::<1, f64, Sum>(at + i, &mut sum);
+            *to = (sum[0] / count) as f32;
         }
     }
 }

@@ -116,7 +116,7 @@ fn bilinear<R: Rows>(
                 let mut kept = Buffer::take(2 * R::KEPT * row);
                 let (even, odd) = kept.split_at_mut(R::KEPT * row);
                 // Neighbouring rows differ in their last bit.
-                let (mut slots, mut held) = ([even, odd], [None; 2]);
+                let (slots, mut held) = ([even, odd], [None; 2]);
                 for (line, y) in lines.chunks_exact_mut(row).zip(ys) {
                     for source in [y.low, y.high] {
                         if held[source % 2] != Some(source) {
