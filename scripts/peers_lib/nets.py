@@ -90,6 +90,8 @@ def run(setting, args):
     unknown = set(names) - {name for name, *_ in NETS}
     if unknown:
         sys.exit(f"peers: no network {', '.join(sorted(unknown))}; see --help")
+    if args.clock == "cpu" and max(args.threads) > 1:
+        sys.exit("peers: --clock cpu needs --threads 1: PyTorch's threads spin while they wait, which counts as CPU time")
     worker = args.worker or build_worker()
     times, memory, errors, device = [], [], [], ""
     with tempfile.TemporaryDirectory(prefix="foil-peers-") as folder:
