@@ -1,99 +1,175 @@
 //! Single operations at the shapes the networks use. Throughput of a convolution counts floating-point operations,
 //! two for a product and a sum: criterion's `Gelem/s` are GFLOP/s.
+//!
+//! `cargo bench --bench kernels -- --summary [NAME]` prints instead, for one thread, each convolution's share of what
+//! the core can do, and the same for all convolutions of a network.
 
+#[path = "seeded/peak.rs"]
+mod peak;
 mod seeded;
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
 use foil::metrics::{Matrix, moments::Moments};
 use foil::tensor::{Activation, Backend, Conv, Padding, Resize, cpu::Cpu};
 
-/// Name, height and width of the input, and the convolution.
-fn convolutions() -> Vec<(&'static str, usize, Conv)> {
-    let relu = |conv: Conv| conv.activation(Activation::Relu);
-    let dense = |i, o, k: usize| relu(Conv::square(i, o, k).padding(k / 2));
-    let row = Conv {
-        kernel: [1, 7],
-        padding: Padding::symmetric(0, 3),
-        ..dense(192, 192, 1)
-    };
-    vec![
-        (
-            "alexnet_conv1_11x11_s4",
-            224,
-            relu(Conv::square(3, 64, 11).stride(4).padding(2)),
-        ),
-        ("alexnet_conv2_5x5", 27, dense(64, 192, 5)),
-        ("alexnet_conv3_3x3", 13, dense(192, 384, 3)),
-        ("vgg16_conv1_2_3x3", 224, dense(64, 64, 3)),
-        ("vgg16_conv3_2_3x3", 56, dense(256, 256, 3)),
-        ("vgg16_conv5_1_3x3", 14, dense(512, 512, 3)),
-        (
-            "squeezenet_conv1_3x3_s2",
-            224,
-            relu(Conv::square(3, 64, 3).stride(2)),
-        ),
-        ("squeezenet_fire2_squeeze_1x1", 55, dense(64, 16, 1)),
-        ("squeezenet_fire2_expand_3x3", 55, dense(16, 64, 3)),
-        (
-            "inception_1a_3x3_s2",
-            299,
-            relu(Conv::square(3, 32, 3).stride(2)),
-        ),
-        ("inception_2a_3x3", 149, relu(Conv::square(32, 32, 3))),
-        ("inception_2b_3x3", 147, dense(32, 64, 3)),
-        ("inception_6e_1x7", 17, row),
-        (
-            "resnet50_conv1_7x7_s2",
-            224,
-            relu(Conv::square(3, 64, 7).stride(2).padding(3)),
-        ),
-        ("resnet50_layer1_1x1", 56, dense(64, 256, 1)),
-        ("resnet50_layer2_3x3", 28, dense(128, 128, 3)),
-        ("resnet50_layer4_1x1", 7, dense(512, 2048, 1)),
-        (
-            "resnet50_layer3_1x1_s2",
-            28,
-            Conv::square(512, 1024, 1).stride(2),
-        ),
-        (
-            "mobilenet_depthwise_3x3",
-            56,
-            dense(144, 144, 3).groups(144),
-        ),
-        ("convnext_depthwise_7x7", 56, dense(96, 96, 7).groups(96)),
-    ]
+/// A convolution of a network.
+struct Layer {
+    /// `network/layer`.
+    name: &'static str,
+    /// Height and width of the input.
+    side: usize,
+    conv: Conv,
+    /// How many layers of the network have this shape.
+    times: usize,
 }
 
-fn flops(conv: &Conv, side: usize) -> u64 {
-    let [h, w] = conv.output(side, side).expect("the shapes fit");
-    let taps = conv.inputs / conv.groups * conv.kernel[0] * conv.kernel[1];
-    (2 * taps * conv.outputs * h * w) as u64
+impl Layer {
+    fn network(&self) -> &'static str {
+        self.name.split_once('/').map_or("", |(network, _)| network)
+    }
+
+    fn flops(&self) -> u64 {
+        let conv = &self.conv;
+        let [h, w] = conv.output(self.side, self.side).expect("the shapes fit");
+        let taps = conv.inputs / conv.groups * conv.kernel[0] * conv.kernel[1];
+        (2 * taps * conv.outputs * h * w) as u64
+    }
+
+    /// Seeded weights and input on the device.
+    fn prepare<B: Backend>(&self, b: &B) -> (B::Conv, B::Tensor) {
+        let conv = self.conv;
+        let [kh, kw] = conv.kernel;
+        let weight = seeded::array(
+            self.name,
+            &[conv.outputs, conv.inputs / conv.groups, kh, kw],
+        );
+        let bias = seeded::array("bias", &[conv.outputs]).data;
+        let x = seeded::array("x", &[1, conv.inputs, self.side, self.side]);
+        (
+            b.prepare(conv, &weight, &bias).expect("the weights fit"),
+            b.upload(&x).expect("an image"),
+        )
+    }
+}
+
+/// The lines of shapes.txt; its head names the columns.
+fn layers() -> Vec<Layer> {
+    let number = |text: &str| text.parse::<usize>().expect("a number");
+    let two = |text: &str| {
+        let (a, b) = text.split_once('x').expect("two numbers");
+        [number(a), number(b)]
+    };
+    let lines = include_str!("seeded/shapes.txt").lines();
+    lines
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [
+                name,
+                side,
+                inputs,
+                outputs,
+                kernel,
+                stride,
+                padding,
+                groups,
+                times,
+            ] = words[..]
+            else {
+                panic!("not a shape: {line}");
+            };
+            let [rows, columns] = two(padding);
+            Layer {
+                name,
+                side: number(side),
+                conv: Conv {
+                    inputs: number(inputs),
+                    outputs: number(outputs),
+                    kernel: two(kernel),
+                    stride: number(stride),
+                    padding: Padding::symmetric(rows, columns),
+                    groups: number(groups),
+                    activation: Activation::Relu,
+                },
+                times: number(times),
+            }
+        })
+        .collect()
 }
 
 fn conv<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
     let mut group = c.benchmark_group("conv");
-    for (name, side, spec) in convolutions() {
-        let shape = [
-            spec.outputs,
-            spec.inputs / spec.groups,
-            spec.kernel[0],
-            spec.kernel[1],
-        ];
-        let bias = seeded::array("bias", &[spec.outputs]).data;
-        let prepared = b
-            .prepare(spec, &seeded::array(name, &shape), &bias)
-            .expect("the weights fit");
-        let x = b
-            .upload(&seeded::array("x", &[1, spec.inputs, side, side]))
-            .expect("an image");
-        group.throughput(Throughput::Elements(flops(&spec, side)));
-        group.bench_function(BenchmarkId::new(name, device), |bench| {
-            bench.iter(|| b.conv(black_box(&x), &prepared, None).expect("it runs"));
+    // Two hundred shapes.
+    group
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(500));
+    for layer in layers() {
+        group.throughput(Throughput::Elements(layer.flops()));
+        let mut prepared = None;
+        group.bench_function(BenchmarkId::new(layer.name, device), |bench| {
+            // Made only if the filter of the command line lets it run.
+            let (conv, x) = prepared.get_or_insert_with(|| layer.prepare(b));
+            bench.iter(|| b.conv(black_box(x), conv, None).expect("it runs"));
         });
     }
     group.finish();
+}
+
+/// Best time of at least two runs and a fifth of a second, in seconds.
+fn best_time(mut run: impl FnMut()) -> f64 {
+    run();
+    let (start, mut best, mut runs) = (Instant::now(), f64::INFINITY, 0);
+    while runs < 2 || start.elapsed().as_secs_f64() < 0.2 {
+        let before = Instant::now();
+        run();
+        best = best.min(before.elapsed().as_secs_f64());
+        runs += 1;
+    }
+    best
+}
+
+/// Prints the share of the core's peak of every convolution whose name contains `part`, on one thread.
+fn summary(part: &str) {
+    let layers: Vec<Layer> = layers()
+        .into_iter()
+        .filter(|layer| layer.name.contains(part))
+        .collect();
+    println!("{}\n", Cpu.describe());
+    println!(
+        "| convolution | times | MFLOP | ms | GFLOP/s | % of peak |\n|---|---|---|---|---|---|"
+    );
+    for network in layers.chunk_by(|a, b| a.network() == b.network()) {
+        // The clock drifts: the peak is taken beside each network.
+        let (instructions, peak) = peak::gflops();
+        let row = |name: &str, times: usize, flops: f64, seconds: f64| {
+            let speed = flops / seconds * 1e-9;
+            println!(
+                "| {name} | {times} | {:.1} | {:.3} | {speed:.1} | {:.0} |",
+                flops * 1e-6,
+                seconds * 1e3,
+                speed / peak * 100.0
+            );
+        };
+        let (mut all, mut all_flops, mut all_seconds) = (0, 0.0, 0.0);
+        for layer in network {
+            let (conv, x) = layer.prepare(&Cpu);
+            let seconds = best_time(|| {
+                black_box(Cpu.conv(black_box(&x), &conv, None).expect("it runs"));
+            });
+            row(layer.name, layer.times, layer.flops() as f64, seconds);
+            all += layer.times;
+            all_flops += layer.times as f64 * layer.flops() as f64;
+            all_seconds += layer.times as f64 * seconds;
+        }
+        let name = format!(
+            "**{}**, peak {peak:.0} GFLOP/s ({instructions})",
+            network[0].network()
+        );
+        row(&name, all, all_flops, all_seconds);
+    }
 }
 
 fn distance<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
@@ -164,4 +240,15 @@ criterion_group! {
     config = seeded::settings();
     targets = cpu
 }
-criterion_main!(kernels);
+
+fn main() {
+    let mut args = std::env::args();
+    if args.any(|arg| arg == "--summary") {
+        let part = args.find(|arg| !arg.starts_with('-')).unwrap_or_default();
+        let one = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+        one.expect("a thread").install(|| summary(&part));
+        return;
+    }
+    kernels();
+    Criterion::default().configure_from_args().final_summary();
+}
