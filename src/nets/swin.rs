@@ -162,12 +162,13 @@ impl<B: Backend> Block<B> {
         size: [usize; 2],
         shift: [usize; 2],
     ) -> Result<B::Tensor, NetError> {
-        // A panic elsewhere cannot leave it half written.
-        let mut kept = self
-            .score_bias
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, bias)) = kept.as_ref().filter(|(of, _)| *of == size) {
+        // A panic elsewhere cannot leave it half written. The lock is not held while the bias is made.
+        let kept = || {
+            self.score_bias
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some((_, bias)) = kept().as_ref().filter(|(of, _)| *of == size) {
             return Ok(bias.clone());
         }
         let bias = score_bias(&self.position_bias, heads, size[0], size[1], shift);
@@ -178,7 +179,7 @@ impl<B: Backend> Block<B> {
             &b.upload(&flat)?,
             Shape::new(windows, heads, tokens, tokens),
         )?;
-        *kept = Some((size, bias.clone()));
+        *kept() = Some((size, bias.clone()));
         Ok(bias)
     }
 }

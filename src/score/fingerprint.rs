@@ -10,6 +10,9 @@ use super::settings::{Family, FidFeatures, Settings};
 use super::work::Work;
 use super::{JudgeSource, NamedJudge};
 
+/// What stands for the network where the user gave logits.
+const GIVEN: &str = "logits given by the user";
+
 /// Collects fingerprints while the networks of a run are loaded.
 pub struct Fingerprints {
     found: BTreeMap<String, Fingerprint>,
@@ -45,7 +48,11 @@ impl Fingerprints {
             foil: env!("CARGO_PKG_VERSION").into(),
         };
         fill(&mut fingerprint);
-        if fingerprint.network.is_some() {
+        if fingerprint
+            .network
+            .as_deref()
+            .is_some_and(|network| network != GIVEN)
+        {
             fingerprint.arithmetic.clone_from(&self.arithmetic);
         }
         self.found.insert(metric.into(), fingerprint);
@@ -59,7 +66,7 @@ impl Fingerprints {
                 f.preprocessing = serde_json::to_string(&card.preprocessing).ok();
             }
             JudgeSource::Logits { sha256, .. } => {
-                f.network = Some("logits given by the user".into());
+                f.network = Some(GIVEN.into());
                 f.weights_sha256 = Some(sha256.clone());
             }
         });

@@ -66,6 +66,24 @@ pub fn stack_joins_batches_in_order<B: Backend>(b: &B) {
     assert_equal("stack", &down(b, &joined), &(&expected).into());
 }
 
+/// Layers shared by images that are computed side by side prepare their weights when the first of them comes.
+pub fn images_side_by_side_share_one_network<B: Backend>(b: &B) {
+    use rayon::prelude::*;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(8).build();
+    let spec = Conv::square(32, 64, 3).padding(1);
+    let (weight, bias) = crate::conv::weights(&spec, true);
+    let x = up(b, &random("side", [1, 32, 12, 12]));
+    pool.expect("a pool of threads").install(|| {
+        for _ in 0..20 {
+            let conv = b.prepare(spec, &weight, &bias).unwrap();
+            let done = (0..32)
+                .into_par_iter()
+                .map(|_| b.conv(&x, &conv, None).is_ok());
+            assert!(done.reduce(|| true, |a, b| a && b));
+        }
+    });
+}
+
 pub fn an_empty_batch_stays_empty<B: Backend>(b: &B) {
     let x = up(b, &Array::zeros([0, 3, 8, 8]));
     for spec in [
@@ -78,6 +96,11 @@ pub fn an_empty_batch_stays_empty<B: Backend>(b: &B) {
         let conv = b.prepare(spec, &weight, &bias).unwrap();
         assert_eq!(b.shape(&b.conv(&x, &conv, None).unwrap()).n, 0);
     }
+    let wide = up(b, &Array::zeros([0, 16, 16, 16]));
+    let spec = Conv::square(16, 16, 3).padding(1);
+    let (weight, bias) = crate::conv::weights(&spec, true);
+    let conv = b.prepare(spec, &weight, &bias).unwrap();
+    assert_eq!(b.shape(&b.conv(&wide, &conv, None).unwrap()).n, 0);
     assert_eq!(b.shape(&b.pool(&x, Pool::max(2, 2)).unwrap()).n, 0);
     assert_eq!(b.shape(&b.global_mean(&x)).n, 0);
     assert_eq!(b.shape(&b.activate(&x, Activation::Relu)).n, 0);

@@ -1,8 +1,9 @@
 //! Attention, forth and back. With `P = softmax(q·kᵀ/√d + bias)` and `o = P·v`:
 //! `dv = Pᵀ·do`, `dP = do·vᵀ`, `dS = P ∘ (dP − rowsum(dP ∘ P))`, `dq = dS·k/√d`, `dk = dSᵀ·q/√d`, `dbias = dS`.
 //!
-//! The scores are computed again on the way back, a block of queries at a time, so that memory grows with the number of
-//! tokens only. Blocks do not depend on the number of threads, and their shares of `dk` and `dv` are summed in order.
+//! The scores are computed again on the way back, a block of queries at a time; the blocks of a head are dealt to a few
+//! shares, each with its own sums, so that memory grows with the number of tokens only. Blocks and shares do not depend
+//! on the number of threads, and are summed in order.
 
 use rayon::prelude::*;
 
@@ -13,12 +14,15 @@ use crate::tensor::cpu::functions::{Single, exp};
 use crate::tensor::cpu::simd::for_each_isa;
 use crate::tensor::{self, Backend, QkvLayout, TensorError, cpu::Cpu};
 
-/// Queries per piece of parallel work.
+/// Queries whose scores are held at once.
 const BLOCK: usize = 128;
+/// Most pieces of parallel work that a head is cut into.
+const SHARES: usize = 8;
 
 pub struct Attention(pub tensor::Attention);
 
-/// The gradients that one block of queries gives.
+/// The gradients that some neighbouring blocks of queries give.
+#[derive(Default)]
 struct Share {
     q: Vec<f32>,
     k: Vec<f32>,
@@ -46,7 +50,9 @@ impl Attention {
         let (heads, tokens) = (self.0.heads, shape.h * shape.w);
         let c = shape.c / 3;
         let d = c / heads;
-        let blocks = tokens.div_ceil(BLOCK);
+        // Queries of a share: whole blocks.
+        let queries = tokens.div_ceil(BLOCK).div_ceil(SHARES) * BLOCK;
+        let blocks = tokens.div_ceil(queries.max(1));
         let place = |head: usize, part: usize| match self.0.layout {
             QkvLayout::Stacked => part * c + head * d,
             QkvLayout::PerHead => (head * 3 + part) * d,
@@ -54,29 +60,33 @@ impl Attention {
         let shares: Vec<Share> = (0..shape.n * heads * blocks)
             .into_par_iter()
             .map(|task| {
-                let (n, head, block) = (
+                let (n, head, share) = (
                     task / (heads * blocks),
                     task / blocks % heads,
                     task % blocks,
                 );
-                let first = block * BLOCK;
-                let count = BLOCK.min(tokens - first);
                 let image = qkv.image(n);
                 let part = |part: usize, first: usize, count: usize| {
                     let at = first * shape.c + place(head, part);
                     Matrix::strided(&image[at..], count, d, shape.c)
                 };
-                let job = Job {
-                    q: part(0, first, count),
-                    k: part(1, 0, tokens),
-                    v: part(2, 0, tokens),
-                    gradient: Matrix::strided(&g.image(n)[first * c + head * d..], count, d, c),
-                    bias: bias.map(|b| {
-                        let window = b.image(n % b.shape.n);
-                        &window[(head * tokens + first) * tokens..][..count * tokens]
-                    }),
-                };
-                job.run(bias_wanted)
+                let mut sums = Share::default();
+                let end = tokens.min((share + 1) * queries);
+                for first in (share * queries..end).step_by(BLOCK) {
+                    let count = BLOCK.min(end - first);
+                    let job = Job {
+                        q: part(0, first, count),
+                        k: part(1, 0, tokens),
+                        v: part(2, 0, tokens),
+                        gradient: Matrix::strided(&g.image(n)[first * c + head * d..], count, d, c),
+                        bias: bias.map(|b| {
+                            let window = b.image(n % b.shape.n);
+                            &window[(head * tokens + first) * tokens..][..count * tokens]
+                        }),
+                    };
+                    job.run(&mut sums, bias_wanted);
+                }
+                sums
             })
             .collect();
         let mut dqkv = vec![0.0; qkv.data.len()];
@@ -87,7 +97,7 @@ impl Attention {
                     .iter()
                     .enumerate()
                 {
-                    let (head, first) = (i / blocks, i % blocks * BLOCK);
+                    let (head, first) = (i / blocks, i % blocks * queries);
                     let mut add = |part: usize, first: usize, values: &[f32]| {
                         let rows = image[first * shape.c..].chunks_exact_mut(shape.c);
                         for (row, values) in rows.zip(values.chunks_exact(d)) {
@@ -110,7 +120,7 @@ impl Attention {
                     task / blocks % heads,
                     task % blocks,
                 );
-                let at = n % bias.shape.n * window + (head * tokens + block * BLOCK) * tokens;
+                let at = n % bias.shape.n * window + (head * tokens + block * queries) * tokens;
                 let to = &mut dbias[at..at + share.scores.len()];
                 to.iter_mut().zip(&share.scores).for_each(|(t, v)| *t += v);
             }
@@ -129,7 +139,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run(&self, keep_scores: bool) -> Share {
+    fn run(&self, share: &mut Share, keep_scores: bool) {
         let (count, tokens, d) = (self.q.rows, self.k.rows, self.q.columns);
         let scale = 1.0 / (d as f32).sqrt();
         let mut weights = vec![0.0; count * tokens];
@@ -154,22 +164,28 @@ impl Job<'_> {
             self.v.transposed(),
             1.0,
         );
-        let mut v = vec![0.0; tokens * d];
+        share.v.resize(tokens * d, 0.0);
+        share.k.resize(tokens * d, 0.0);
         let dense = Matrix::dense(&weights, count, tokens);
-        product(&mut v, d, false, dense.transposed(), self.gradient, 1.0);
+        product(
+            &mut share.v,
+            d,
+            true,
+            dense.transposed(),
+            self.gradient,
+            1.0,
+        );
         scores
             .chunks_exact_mut(tokens)
             .zip(weights.chunks_exact(tokens))
             .for_each(|(scores, weights)| through_softmax(scores, weights));
         let dense = Matrix::dense(&scores, count, tokens);
-        let (mut q, mut k) = (vec![0.0; count * d], vec![0.0; tokens * d]);
-        product(&mut q, d, false, dense, self.k, scale);
-        product(&mut k, d, false, dense.transposed(), self.q, scale);
-        Share {
-            q,
-            k,
-            v,
-            scores: if keep_scores { scores } else { Vec::new() },
+        let before = share.q.len();
+        share.q.resize(before + count * d, 0.0);
+        product(&mut share.q[before..], d, false, dense, self.k, scale);
+        product(&mut share.k, d, true, dense.transposed(), self.q, scale);
+        if keep_scores {
+            share.scores.extend_from_slice(&scores);
         }
     }
 }

@@ -121,6 +121,10 @@ impl Backend for Candle {
         format!("candle on {}", Cpu.describe())
     }
 
+    fn arithmetic(&self) -> &'static str {
+        Cpu.arithmetic()
+    }
+
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
         constant(Cpu.upload(array)?)
     }

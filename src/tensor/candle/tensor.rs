@@ -19,7 +19,7 @@ impl Tensor {
             [n, c] => Shape::new(n, 1, 1, c),
             _ => return Err(unexpected(tensor)),
         };
-        if tensor.dtype() != DType::F32 {
+        if tensor.dtype() != DType::F32 || !tensor.device().is_cpu() {
             return Err(unexpected(tensor));
         }
         let inner = match tensor.rank() {
@@ -43,17 +43,15 @@ impl Tensor {
 
     /// The same values for the CPU engine.
     pub(super) fn for_engine(&self) -> cpu::Tensor {
-        let values = read(&self.inner, |view| view.for_engine());
-        values.unwrap_or_else(|_| {
-            cpu::Tensor::new(self.shape, cpu::buffer::Buffer::zeroed(self.shape.len()))
-        })
+        read(&self.inner, |view| view.for_engine())
+            .unwrap_or_else(|error| unreachable!("checked when it was made: {error}"))
     }
 }
 
 fn unexpected(tensor: &candle_core::Tensor) -> TensorError {
     TensorError::Shape {
         operation: "candle tensor",
-        expected: "[n, h, w, c] or [n, c] of F32".into(),
+        expected: "[n, h, w, c] or [n, c] of F32 on the CPU".into(),
         found: format!("{:?} of {:?}", tensor.dims(), tensor.dtype()),
     }
 }

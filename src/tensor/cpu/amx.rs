@@ -258,6 +258,11 @@ impl Halves {
         Self(Buffer::take(len.div_ceil(2)))
     }
 
+    /// Zeros that stay.
+    fn lasting(len: usize) -> Self {
+        Self(Buffer::lasting(len.div_ceil(2)))
+    }
+
     fn get(&self) -> &[u16] {
         bytemuck::cast_slice(&self.0)
     }
@@ -277,9 +282,8 @@ impl Weights {
     pub fn new(spec: &Conv, dense: &Dense) -> Self {
         let taps = spec.kernel[0] * spec.kernel[1];
         let (blocks, steps) = (spec.outputs.div_ceil(BLOCK), spec.inputs.div_ceil(DEPTH));
-        let mut tiles = Halves::take(blocks * taps * steps * 4 * TILE);
+        let mut tiles = Halves::lasting(blocks * taps * steps * 4 * TILE);
         let values = tiles.get_mut();
-        values.fill(0);
         for output in 0..spec.outputs {
             for tap in 0..taps {
                 for input in 0..spec.inputs {

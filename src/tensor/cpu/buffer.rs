@@ -12,11 +12,16 @@ const ALIGN: usize = 64;
 /// Values of the smallest buffer.
 const SMALLEST: usize = 1024;
 
+/// What the pool keeps beyond what was ever in use at once: buffers of sizes that come and go.
+const SPARE: usize = 8 << 20;
+
 /// `len` values of f32, 64-byte aligned, given back to the pool when dropped.
 pub struct Buffer {
     start: NonNull<f32>,
     len: usize,
     capacity: usize,
+    /// Weights last as long as their network and are none of the pool's business.
+    pooled: bool,
 }
 
 // SAFETY: a buffer owns its memory; shared access is read-only.
@@ -24,9 +29,10 @@ unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
-/// What lies unused, by capacity, and how much is in use.
+/// What lies unused, by capacity, each with the time it was given back, and how much is in use.
 struct Pool {
-    free: BTreeMap<usize, Vec<Buffer>>,
+    free: BTreeMap<usize, Vec<(u64, Buffer)>>,
+    time: u64,
     free_values: usize,
     live_values: usize,
     most_live: usize,
@@ -34,6 +40,7 @@ struct Pool {
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
     free: BTreeMap::new(),
+    time: 0,
     free_values: 0,
     live_values: 0,
     most_live: 0,
@@ -45,23 +52,30 @@ fn pool() -> MutexGuard<'static, Pool> {
 }
 
 impl Pool {
-    /// The smallest free buffer that holds `len` values and wastes less than half of itself.
+    /// The smallest free buffer that holds `len` values and wastes at most half of itself.
     fn take(&mut self, len: usize) -> Option<Buffer> {
-        let mut fitting = self.free.range_mut(len..=2 * len.max(SMALLEST));
-        let buffer = fitting.find_map(|(_, list)| list.pop())?;
+        let most = len.max(SMALLEST).saturating_mul(2);
+        let mut fitting = self.free.range_mut(len..=most);
+        let (_, buffer) = fitting.find_map(|(_, list)| list.pop())?;
         self.free_values -= buffer.capacity;
         Some(buffer)
     }
 
-    /// Keeps a buffer for later, unless as much as was ever used at once lies here already.
+    /// Keeps a buffer for later. Beyond the limit the one that was not used for longest goes.
     fn give(&mut self, buffer: Buffer) -> Option<Buffer> {
         self.live_values -= buffer.capacity;
-        if self.free_values + buffer.capacity > self.most_live {
-            return Some(buffer);
-        }
         self.free_values += buffer.capacity;
-        self.free.entry(buffer.capacity).or_default().push(buffer);
-        None
+        self.time += 1;
+        let list = self.free.entry(buffer.capacity).or_default();
+        list.push((self.time, buffer));
+        if self.free_values <= self.most_live + SPARE {
+            return None;
+        }
+        // Lists are stacks: the oldest of each is its first.
+        let lists = self.free.values_mut().filter(|list| !list.is_empty());
+        let (_, oldest) = lists.min_by_key(|list| list[0].0)?.remove(0);
+        self.free_values -= oldest.capacity;
+        Some(oldest)
     }
 }
 
@@ -74,14 +88,13 @@ fn rounded(len: usize) -> usize {
 impl Buffer {
     /// A buffer whose values are left over from earlier use: for what is written in full.
     pub fn take(len: usize) -> Self {
-        let mut pool = pool();
-        let found = pool.take(len);
-        let capacity = found.as_ref().map_or_else(|| rounded(len), |b| b.capacity);
-        pool.live_values += capacity;
-        pool.most_live = pool.most_live.max(pool.live_values);
-        drop(pool);
-        let mut buffer = found.unwrap_or_else(|| Self::allocate(capacity));
+        let found = pool().take(len);
+        let mut buffer = found.unwrap_or_else(|| Self::allocate(rounded(len)));
         buffer.len = len;
+        buffer.pooled = true;
+        let mut pool = pool();
+        pool.live_values += buffer.capacity;
+        pool.most_live = pool.most_live.max(pool.live_values);
         buffer
     }
 
@@ -89,6 +102,13 @@ impl Buffer {
     pub fn zeroed(len: usize) -> Self {
         let mut buffer = Self::take(len);
         buffer.fill(0.0);
+        buffer
+    }
+
+    /// A buffer of zeros that does not come from the pool and does not go back to it: for weights.
+    pub fn lasting(len: usize) -> Self {
+        let mut buffer = Self::allocate(len.max(1));
+        buffer.len = len;
         buffer
     }
 
@@ -100,7 +120,7 @@ impl Buffer {
 
     fn allocate(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
-        // SAFETY: the layout is not empty (`rounded` gives at least SMALLEST values).
+        // SAFETY: the layout is not empty.
         let start = unsafe { alloc_zeroed(layout) }.cast::<f32>();
         let Some(start) = NonNull::new(start) else {
             handle_alloc_error(layout)
@@ -109,6 +129,7 @@ impl Buffer {
             start,
             len: capacity,
             capacity,
+            pooled: false,
         }
     }
 }
@@ -119,9 +140,14 @@ impl Drop for Buffer {
             start: self.start,
             len: self.len,
             capacity: self.capacity,
+            pooled: self.pooled,
         };
-        let rejected = pool().give(whole);
-        if let Some(buffer) = rejected {
+        let unwanted = if self.pooled {
+            pool().give(whole)
+        } else {
+            Some(whole)
+        };
+        if let Some(buffer) = unwanted {
             let buffer = std::mem::ManuallyDrop::new(buffer);
             // SAFETY: allocated with this layout, and owned by nobody else.
             unsafe { dealloc(buffer.start.as_ptr().cast(), Self::layout(buffer.capacity)) }

@@ -1,8 +1,9 @@
 //! Convolution: weights packed once for this machine, and the choice between the ways to compute it.
 //!
 //! Dense convolutions run directly (`direct`) or, 3×3 with stride 1, by Winograd's minimal filtering (`winograd`);
-//! one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the dense ones (`amx`). The choice depends on the layer and on the size of one
-//! image only, never on the batch: an image gives the same bits in any company.
+//! one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the dense ones (`amx`). The
+//! choice depends on the layer and on the size of one image only, never on the batch: an image gives the same bits in
+//! any company.
 
 use std::sync::OnceLock;
 
@@ -16,7 +17,7 @@ use crate::tensor::{Array, Conv, Shape, TensorError};
 
 /// Convolution weights packed for the CPU.
 pub struct Packed {
-    pub spec: Conv,
+    pub(in crate::tensor) spec: Conv,
     weights: Weights,
     /// Made when the first image comes whose size it suits.
     winograd: OnceLock<Dense>,
@@ -60,6 +61,7 @@ impl Packed {
         let fits = weight.shape == expected
             || (kh * kw == 1 && weight.shape.get(..2) == Some(&expected[..2]) && trailing_ones);
         let divides = spec.groups > 0
+            && spec.inputs > 0
             && spec.outputs > 0
             && spec.inputs.is_multiple_of(spec.groups)
             && spec.outputs.is_multiple_of(spec.groups);
@@ -74,7 +76,7 @@ impl Packed {
             });
         }
         let weights = if depthwise::applies(&spec) {
-            let mut biases = Buffer::zeroed(spec.outputs);
+            let mut biases = Buffer::lasting(spec.outputs);
             biases[..bias.len()].copy_from_slice(bias);
             Weights::Depthwise(depthwise::pack(&spec, &weight.data), biases)
         } else {
@@ -97,8 +99,8 @@ impl Dense {
         let inputs = spec.inputs / spec.groups;
         let group_outputs = spec.outputs / spec.groups;
         let blocks = group_outputs.div_ceil(block);
-        let mut values = Buffer::zeroed(spec.groups * blocks * taps * inputs * block);
-        let mut biases = Buffer::zeroed(spec.groups * blocks * block);
+        let mut values = Buffer::lasting(spec.groups * blocks * taps * inputs * block);
+        let mut biases = Buffer::lasting(spec.groups * blocks * block);
         for output in 0..spec.outputs {
             let (group, within) = (output / group_outputs, output % group_outputs);
             let (at, lane) = (group * blocks + within / block, within % block);
@@ -124,6 +126,18 @@ impl Dense {
         let taps = spec.kernel[0] * spec.kernel[1];
         let (at, lane) = (output / self.block, output % self.block);
         self.values[((at * taps + tap) * spec.inputs + input) * self.block + lane]
+    }
+}
+
+/// The value of a cell, made before the cell is locked: what is made by several threads must not be waited for by
+/// one of them.
+pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
+    match cell.get() {
+        Some(value) => value,
+        None => {
+            let value = make();
+            cell.get_or_init(|| value)
+        }
     }
 }
 
@@ -207,6 +221,9 @@ pub fn run_into(
         && target.first + out.c <= target.channels
         && residual.is_none_or(|r| r.len() == out.len());
     assert!(fits, "buffers of a convolution {shape:?} to {out:?}");
+    if out.is_empty() {
+        return Ok(());
+    }
     let output = Output {
         data: target.data.as_mut_ptr(),
         channels: target.channels,
@@ -219,13 +236,11 @@ pub fn run_into(
         }
         #[cfg(target_arch = "x86_64")]
         Weights::Dense(dense) if Isa::detected() == Isa::Amx && amx::applies(spec) => {
-            let tiles = conv.amx.get_or_init(|| amx::Weights::new(spec, dense));
+            let tiles = once(&conv.amx, || amx::Weights::new(spec, dense));
             amx::run(spec, x, shape, out, tiles, &output);
         }
         Weights::Dense(dense) if winograd::applies(spec, out) => {
-            let transformed = conv
-                .winograd
-                .get_or_init(|| winograd::transform(spec, dense));
+            let transformed = once(&conv.winograd, || winograd::transform(spec, dense));
             winograd::run(spec, x, shape, out, transformed, &output);
         }
         Weights::Dense(dense) => direct::run(spec, x, shape, out, dense, &output),

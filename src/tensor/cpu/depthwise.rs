@@ -20,7 +20,7 @@ pub fn applies(spec: &Conv) -> bool {
 /// `[c][ky][kx]` → `[ky][kx][c]`.
 pub fn pack(spec: &Conv, weight: &[f32]) -> Buffer {
     let (c, taps) = (spec.outputs, spec.kernel[0] * spec.kernel[1]);
-    let mut packed = Buffer::take(weight.len());
+    let mut packed = Buffer::lasting(weight.len());
     for channel in 0..c {
         for tap in 0..taps {
             packed[tap * c + channel] = weight[channel * taps + tap];
@@ -39,6 +39,8 @@ pub fn run(
     bias: &[f32],
     output: &Output<'_>,
 ) {
+    let taps = spec.kernel[0] * spec.kernel[1];
+    assert!(weights.len() == taps * out.c && bias.len() == out.c && out.c == shape.c);
     let job = Job {
         spec,
         shape,

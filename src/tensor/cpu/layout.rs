@@ -104,7 +104,10 @@ pub fn merge_patches(x: &Tensor) -> Tensor {
 pub fn upsample(x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
     let shape = x.shape();
     let sides = [shape.h, shape.w].map(|side| side.checked_mul(factor));
-    let (1.., [Some(h), Some(w)]) = (factor, sides) else {
+    let values = factor
+        .checked_mul(factor)
+        .and_then(|f| f.checked_mul(shape.len()));
+    let (1.., [Some(h), Some(w)], Some(_)) = (factor, sides, values) else {
         return Err(TensorError::Shape {
             operation: "upsample",
             expected: "a factor of at least 1 that leaves a size".into(),

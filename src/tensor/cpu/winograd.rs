@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::conv::{Dense, Output};
-use super::simd::{FlushDenormals, Lanes, for_each_lanes};
+use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tile::{self, End, Run, Start, Tile};
 use crate::tensor::{Conv, Shape};
 
@@ -54,42 +54,44 @@ pub fn applies(spec: &Conv, out: Shape) -> bool {
 
 /// `G w Gᵀ` for every input and output: `[block][36][input][block]`.
 pub fn transform(spec: &Conv, dense: &Dense) -> Dense {
-    let block = dense.block;
+    let (block, inputs) = (dense.block, spec.inputs);
     let blocks = spec.outputs.div_ceil(block);
-    let mut values = Buffer::take(blocks * POINTS * spec.inputs * block);
-    let per_block = POINTS * spec.inputs * block;
+    let mut values = Buffer::lasting(blocks * POINTS * inputs * block);
     values
-        .par_chunks_mut(per_block.max(1))
-        .enumerate()
-        .for_each(|(b, values)| {
-            for input in 0..spec.inputs {
-                for lane in 0..block {
-                    let output = b * block + lane;
-                    let w: [[f64; 3]; 3] = std::array::from_fn(|y| {
-                        std::array::from_fn(|x| {
-                            if output < spec.outputs {
-                                f64::from(dense.at(spec, output, input, 3 * y + x))
-                            } else {
-                                0.0
-                            }
-                        })
-                    });
-                    for (i, rows) in G.iter().enumerate() {
-                        let half: [f64; 3] =
-                            std::array::from_fn(|x| (0..3).map(|y| rows[y] * w[y][x]).sum());
-                        for (j, columns) in G.iter().enumerate() {
-                            let value: f64 = (0..3).map(|x| half[x] * columns[x]).sum();
-                            let point = i * REACH + j;
-                            values[(point * spec.inputs + input) * block + lane] = value as f32;
-                        }
-                    }
-                }
-            }
-        });
+        .par_chunks_mut(POINTS * inputs * block)
+        .zip(dense.values.par_chunks(9 * inputs * block))
+        .for_each(|(to, from)| transform_block(to, from, inputs, block));
+    let mut bias = Buffer::lasting(dense.bias.len());
+    bias.copy_from_slice(&dense.bias);
     Dense {
         block,
         values,
-        bias: Buffer::from(&dense.bias[..]),
+        bias,
+    }
+}
+
+for_each_isa! {
+    /// One block of outputs, `[9][input][block]` to `[36][input][block]`.
+    fn transform_block(to: &mut [f32], from: &[f32], inputs: usize, block: usize) {
+        for input in 0..inputs {
+            for lane in 0..block {
+                let mut half = [[0.0f64; 3]; REACH];
+                for (half, g) in half.iter_mut().zip(&G) {
+                    for x in 0..3 {
+                        for y in 0..3 {
+                            let w = from[((3 * y + x) * inputs + input) * block + lane];
+                            half[x] += g[y] * f64::from(w);
+                        }
+                    }
+                }
+                for (i, half) in half.iter().enumerate() {
+                    for (j, g) in G.iter().enumerate() {
+                        let value = half[0] * g[0] + half[1] * g[1] + half[2] * g[2];
+                        to[((i * REACH + j) * inputs + input) * block + lane] = value as f32;
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -113,13 +115,12 @@ pub fn run(spec: &Conv, x: &[f32], shape: Shape, out: Shape, weights: &Dense, ou
     let threads = rayon::current_num_threads();
     let size = TILES.min(tiles.div_ceil(threads).max(12)).max(1);
     let blocks = spec.outputs.div_ceil(weights.block);
-    let cuts = (2 * threads)
-        .div_ceil(tiles.div_ceil(size))
-        .clamp(1, blocks);
-    let cuts = if tiles.div_ceil(size) >= threads {
+    // Where there are fewer pieces than threads, each is cut by outputs too; its inputs are then transformed again.
+    let pieces = tiles.div_ceil(size);
+    let cuts = if pieces >= threads {
         1
     } else {
-        cuts.min(threads)
+        threads.min(blocks)
     };
     let cut = blocks.div_ceil(cuts);
     let mut units = Vec::new();
