@@ -42,3 +42,20 @@ mod pooling;
 mod shared_tensors;
 mod threads;
 mod unet_layouts;
+
+/// The way back has kernels of its own; the plainest must give the same gradients.
+#[test]
+fn the_portable_kernels_pass_the_same_tests() {
+    if std::env::var_os("FOIL_CPU").is_some() {
+        return;
+    }
+    let exe = std::env::current_exe().expect("this test's own file");
+    let output = std::process::Command::new(exe)
+        .args(["--skip", "guided_diffusion"])
+        .env("FOIL_CPU", "portable")
+        .output()
+        .expect("this test runs itself");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{report}");
+    assert!(!report.contains(" 0 passed"), "{report}");
+}

@@ -74,7 +74,13 @@ impl Backend for Cpu {
                 Shape::new(n, 1, 1, c),
                 Buffer::from(&array.data[..]),
             )),
-            [n, c, h, w] => Ok(transfer::upload(&array.data, Shape::new(n, h, w, c))),
+            [n, c, h, w] if array.data.len() == n * c * h * w => {
+                Ok(transfer::upload(&array.data, Shape::new(n, h, w, c)))
+            }
+            [_, _, _, _] => Err(TensorError::Length {
+                shape: array.shape.clone(),
+                found: array.data.len(),
+            }),
             _ => Err(TensorError::Shape {
                 operation: "upload",
                 expected: "[n, c] or [n, c, h, w]".into(),

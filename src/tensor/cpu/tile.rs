@@ -4,7 +4,7 @@
 //! Every output value is summed in the order of its taps, whatever the tile it falls in: results do not depend on how
 //! the work was cut.
 
-use super::elementwise::activate_in_place;
+use super::functions::activated;
 use super::simd::{Lanes, prefetch_for_writing};
 use crate::tensor::Activation;
 
@@ -162,37 +162,25 @@ impl Place {
         unsafe {
             let to = self.to.add(p * self.pixel);
             let residual = self.residual.wrapping_add(p * self.residual_pixel);
-            let simple = !matches!(self.activation, Activation::Silu | Activation::Gelu);
-            if self.channels == 2 * n && simple {
+            if self.channels == 2 * n {
                 if !self.residual.is_null() {
                     sums[0] = sums[0].plus(V::load(residual));
                     sums[1] = sums[1].plus(V::load(residual.add(n)));
                 }
-                bounded(sums[0], self.activation).store(to);
-                bounded(sums[1], self.activation).store(to.add(n));
+                activated(sums[0], self.activation).store(to);
+                activated(sums[1], self.activation).store(to.add(n));
                 return;
             }
             let mut spare = [0.0f32; WIDEST];
-            sums[0].store(spare.as_mut_ptr());
-            sums[1].store(spare.as_mut_ptr().add(n));
             if !self.residual.is_null() {
-                for (i, s) in spare[..self.channels].iter_mut().enumerate() {
-                    *s += *residual.add(i);
-                }
+                std::ptr::copy_nonoverlapping(residual, spare.as_mut_ptr(), self.channels);
             }
-            activate_in_place(&mut spare[..2 * n], self.activation);
+            for (half, sums) in sums.iter().enumerate() {
+                let place = spare.as_mut_ptr().add(half * n);
+                activated(sums.plus(V::load(place)), self.activation).store(place);
+            }
             std::ptr::copy_nonoverlapping(spare.as_ptr(), to, self.channels);
         }
-    }
-}
-
-/// The activations that are bounds.
-#[inline(always)]
-fn bounded<V: Lanes>(value: V, activation: Activation) -> V {
-    match activation {
-        Activation::Relu => value.at_least(V::splat(0.0)),
-        Activation::Relu6 => value.at_least(V::splat(0.0)).at_most(V::splat(6.0)),
-        _ => value,
     }
 }
 
