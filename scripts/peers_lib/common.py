@@ -33,7 +33,11 @@ class Setting:
         if args.foil_cpu:
             self.environment["FOIL_CPU"] = args.foil_cpu
         if args.fast:
-            self.environment["FOIL_FAST"] = "1"
+            self.environment["FOIL_CPU"] = "amx"
+
+    def variables(self, more):
+        """The environment of a process."""
+        return {**os.environ, **self.environment, **more}
 
     def inside(self, *task):
         """A task of inside.py; what it printed."""
@@ -100,7 +104,9 @@ class Worker:
 
 
 def thread_variables(threads):
-    return {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")}
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+    # candle would start threads of its own, which spin.
+    return {**{name: str(threads) for name in names}, "CANDLE_NUM_THREADS": "1"}
 
 
 def core_sets(counts):

@@ -49,19 +49,21 @@ def options(parser):
     parser.add_argument("--threads", type=numbers, default=[1, 2], help="of `nets` (default 1,2)")
     parser.add_argument("--batches", type=numbers, default=[1, 8], help="of `nets` (default 1,8)")
     parser.add_argument("--alternations", type=int, default=3, help="turns of `nets`; 1 with --quick")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a turn of `nets`, at least two runs (default 0.5)")
+    parser.add_argument("--times-only", action="store_true", help="of `nets`: neither memory nor accuracy")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
                         help="of `nets`: CPU time of the process suits one thread on a busy machine")
     parser.add_argument("--worker", type=Path, help="foil's worker for `nets` (default: built by cargo)")
 
 
-def build_worker():
-    """Path of foil's worker, which is a bench target."""
-    done = subprocess.run(["cargo", "bench", "--bench", "worker", "--no-run", "--message-format", "json"], cwd=ROOT,
+def bench(name):
+    """Path of a bench target, built."""
+    done = subprocess.run(["cargo", "bench", "--bench", name, "--no-run", "--message-format", "json"], cwd=ROOT,
                           check=True, stdout=subprocess.PIPE, text=True)
     for message in map(json.loads, done.stdout.splitlines()):
-        if message.get("executable") and message["target"]["name"] == "worker":
+        if message.get("executable") and message["target"]["name"] == name:
             return message["executable"]
-    sys.exit("peers: cargo built no worker")
+    sys.exit(f"peers: cargo built no bench {name}")
 
 
 class Sides:
@@ -92,7 +94,7 @@ def run(setting, args):
         sys.exit(f"peers: no network {', '.join(sorted(unknown))}; see --help")
     if args.clock == "cpu" and max(args.threads) > 1:
         sys.exit("peers: --clock cpu needs --threads 1: PyTorch's threads spin while they wait, which counts as CPU time")
-    worker = args.worker or build_worker()
+    worker = args.worker or bench("worker")
     times, memory, errors, device = [], [], [], ""
     with tempfile.TemporaryDirectory(prefix="foil-peers-") as folder:
         for turn, cores in enumerate(core_sets(args.threads)):
@@ -108,9 +110,9 @@ def run(setting, args):
                     for batch in args.batches:
                         row, best = contest(sides, net, batch, args)
                         times.append(row)
-                        if turn == 0 and batch == max(args.batches):
+                        if turn == 0 and batch == max(args.batches) and not args.times_only:
                             memory.append([net[0], *peaks(sides, net, weights, batch, best)])
-                    if turn == 0:
+                    if turn == 0 and not args.times_only:
                         errors += accuracy(sides, net, Path(folder), args)
                     for side in (sides.a, sides.b, sides.foil):
                         side.ask("drop")
@@ -120,6 +122,8 @@ def run(setting, args):
           "[smallest to largest]; **bold** misses its target.\n")
     print(table(["network", "threads", "batch", "torch a ms", "torch b ms", "b is", "foil ms", "foil/a", "≤", "foil/b",
                  "≤"], times))
+    if args.times_only:
+        return True
     print(f"\nResident peak of a fresh process, MB, {args.threads[0]} threads, batch {max(args.batches)}:\n")
     print(table(["network", "torch a", "torch b", "foil"], memory))
     print("\nErrors against PyTorch in float64, same weights and input:\n")
@@ -130,7 +134,7 @@ def run(setting, args):
 def contest(sides, net, batch, args):
     """A row of the table of times, and the variant that was b."""
     name, side, most_a, most_b = net
-    runs, seconds, turns = (1, 0.2, 1) if args.quick else (3, 1.0, args.alternations)
+    runs, seconds, turns = (1, 0.2, 1) if args.quick else (2, args.seconds, args.alternations)
     best = choose(sides.b, batch, seconds / 3, args.clock)
     taken = {"foil": [], "a": [], "b": []}
     for _ in range(turns):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .common import LIB, Run, Worker, core_sets, find_photos, median, table
 from .inside import SEED, SIDE
-from .nets import build_worker
+from .nets import bench
 from .tools import FID_TOLERANCE, LPIPS_TOLERANCE
 
 CLASSIFIER, ORACLES, TARGET = "resnet50", ["resnet18", "mobilenet_v2"], 0
@@ -36,7 +36,7 @@ def run(setting, args):
     try:
         setting.inside("make-images", find_photos(args.photos), folder, pairs)
         setting.inside("make-checkpoints", folder / "torch")
-        make_models(setting, folder, args.worker or build_worker())
+        make_models(setting, folder, args.worker or bench("worker"))
         return compare(setting, folder, pairs, repeats)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
