@@ -13,6 +13,7 @@ use super::buffer::Buffer;
 use super::conv::{Dense, Output};
 use super::elementwise::activate_in_place;
 use super::simd::FlushDenormals;
+use super::units::{Unit, units};
 use crate::tensor::{Conv, Shape};
 
 /// Pixels, and outputs, of a tile.
@@ -338,12 +339,6 @@ struct Plan<'a> {
     blocks: usize,
 }
 
-struct Unit {
-    image: usize,
-    rows: Range<usize>,
-    blocks: Range<usize>,
-}
-
 impl<'a> Plan<'a> {
     fn new(spec: &'a Conv, shape: Shape, out: Shape) -> Self {
         Self {
@@ -357,30 +352,8 @@ impl<'a> Plan<'a> {
     }
 
     fn units(&self) -> Vec<Unit> {
-        let threads = rayon::current_num_threads();
         let row = self.spec.stride * self.width * self.steps * DEPTH * 2;
-        let wanted = (4 * threads).div_ceil(self.out.n.max(1));
-        let least = (2 * SIDE).div_ceil(self.out.w);
-        let band = (BAND / row)
-            .max(least)
-            .min(self.out.h.div_ceil(wanted))
-            .max(1);
-        let bands = self.out.n * self.out.h.div_ceil(band);
-        let cuts = (2 * threads).div_ceil(bands.max(1)).clamp(1, self.blocks);
-        let cut = self.blocks.div_ceil(cuts);
-        let mut units = Vec::new();
-        for image in 0..self.out.n {
-            for row in (0..self.out.h).step_by(band) {
-                for block in (0..self.blocks).step_by(cut) {
-                    units.push(Unit {
-                        image,
-                        rows: row..(row + band).min(self.out.h),
-                        blocks: block..(block + cut).min(self.blocks),
-                    });
-                }
-            }
-        }
-        units
+        units(self.out.n, self.out.h, self.out.w, BAND / row, self.blocks)
     }
 
     /// Bordered pixels of a band of output rows, and those that the last tiles read beyond them.

@@ -9,6 +9,7 @@ use super::buffer::Buffer;
 use super::conv::{Dense, Output};
 use super::simd::{FlushDenormals, Lanes, for_each_lanes};
 use super::tile::{self, End, Place, Run, Start, Tile};
+use super::units::{Unit, units};
 use crate::tensor::{Conv, Padding, Shape};
 
 /// Pixels per row when a 1×1 convolution is treated as one long row.
@@ -123,28 +124,9 @@ impl Walk {
         }
     }
 
-    /// Cuts the work: bands whose inputs stay in the cache, and channel blocks where there are few bands.
     fn units(&self) -> Vec<Unit> {
-        let threads = rayon::current_num_threads();
-        let fit = (BAND_VALUES / self.input_row.max(1)).max(FLAT_ROW.div_ceil(self.width));
-        let wanted = (4 * threads).div_ceil(self.images.max(1));
-        let band = fit.min(self.rows.div_ceil(wanted)).max(1);
-        let bands = self.images * self.rows.div_ceil(band);
-        let cuts = (2 * threads).div_ceil(bands.max(1)).clamp(1, self.blocks);
-        let cut = self.blocks.div_ceil(cuts);
-        let mut units = Vec::new();
-        for image in 0..self.images {
-            for row in (0..self.rows).step_by(band) {
-                for block in (0..self.blocks).step_by(cut) {
-                    units.push(Unit {
-                        image,
-                        rows: row..(row + band).min(self.rows),
-                        blocks: block..(block + cut).min(self.blocks),
-                    });
-                }
-            }
-        }
-        units
+        let fit = BAND_VALUES / self.input_row.max(1);
+        units(self.images, self.rows, self.width, fit, self.blocks)
     }
 
     /// The input rows of a band with their border of zeros.
@@ -171,12 +153,6 @@ impl Walk {
         }
         band
     }
-}
-
-struct Unit {
-    image: usize,
-    rows: Range<usize>,
-    blocks: Range<usize>,
 }
 
 for_each_lanes! {

@@ -21,6 +21,7 @@ mod softmax;
 mod tensor;
 mod tile;
 mod transfer;
+mod units;
 mod winograd;
 
 pub use conv::Packed;

@@ -113,14 +113,18 @@ pub fn run(spec: &Conv, x: &[f32], shape: Shape, out: Shape, weights: &Dense, ou
     };
     let tiles = out.n * plan.rows * plan.columns;
     let threads = rayon::current_num_threads();
-    let size = TILES.min(tiles.div_ceil(threads).max(12)).max(1);
     let blocks = spec.outputs.div_ceil(weights.block);
-    // Where there are fewer pieces than threads, each is cut by outputs too; its inputs are then transformed again.
-    let pieces = tiles.div_ceil(size);
+    // As many pieces for every thread; few tiles are not cut at all, since each piece reads all weights.
+    let pieces = match tiles.div_ceil(TILES) {
+        1 => (tiles / (TILES / 2)).clamp(1, threads),
+        many => many.next_multiple_of(threads),
+    };
+    let size = tiles.div_ceil(pieces);
+    // Fewer pieces than threads are cut by outputs instead; their inputs are then transformed more than once.
     let cuts = if pieces >= threads {
         1
     } else {
-        threads.min(blocks)
+        (2 * threads / pieces).clamp(1, blocks.div_ceil(CHANNELS / weights.block.min(CHANNELS)))
     };
     let cut = blocks.div_ceil(cuts);
     let mut units = Vec::new();
