@@ -48,11 +48,11 @@ impl InputGradient {
             return Ok(dx);
         }
         if spec.groups == 1 && p == Padding::default() && [kh, kw] == [x.h, x.w] && kh * kw > 1 {
-            let packed = once(&self.flat, || self.pack_flat())?;
+            let packed = conv::once(&self.flat, || self.pack_flat())?;
             let shape = Shape::new(g.shape.n, 1, 1, g.shape.c);
             conv::run_slice(g.data, shape, packed, None, &mut dx)?;
         } else if spec.stride == 1 && p.top.max(p.bottom) < kh && p.left.max(p.right) < kw {
-            let packed = once(&self.whole, || {
+            let packed = conv::once(&self.whole, || {
                 let padding = Padding {
                     top: kh - 1 - p.top,
                     left: kw - 1 - p.left,
@@ -63,7 +63,7 @@ impl InputGradient {
             })?;
             conv::run_slice(g.data, g.shape, packed, None, &mut dx)?;
         } else {
-            for phase in once(&self.phases, || self.pack_phases())? {
+            for phase in conv::once(&self.phases, || self.pack_phases())? {
                 self.run_phase(phase, g, x, &mut dx)?;
             }
         }
@@ -234,15 +234,4 @@ fn cut(g: View<'_>, window: Shape, first: [isize; 2]) -> Vec<f32> {
         }
     }
     out
-}
-
-fn once<T>(
-    cell: &OnceLock<T>,
-    make: impl FnOnce() -> Result<T, TensorError>,
-) -> Result<&T, TensorError> {
-    if let Some(value) = cell.get() {
-        return Ok(value);
-    }
-    let value = make()?;
-    Ok(cell.get_or_init(|| value))
 }

@@ -131,12 +131,12 @@ impl Dense {
 
 /// The value of a cell, made before the cell is locked: what is made by several threads must not be waited for by
 /// one of them.
-pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
+pub fn once<T, E>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
     match cell.get() {
-        Some(value) => value,
+        Some(value) => Ok(value),
         None => {
-            let value = make();
-            cell.get_or_init(|| value)
+            let value = make()?;
+            Ok(cell.get_or_init(|| value))
         }
     }
 }
@@ -236,11 +236,11 @@ pub fn run_into(
         }
         #[cfg(target_arch = "x86_64")]
         Weights::Dense(dense) if Isa::detected() == Isa::Amx && amx::applies(spec) => {
-            let tiles = once(&conv.amx, || amx::Weights::new(spec, dense));
+            let tiles = once(&conv.amx, || Ok(amx::Weights::new(spec, dense)))?;
             amx::run(spec, x, shape, out, tiles, &output);
         }
         Weights::Dense(dense) if winograd::applies(spec, out) => {
-            let transformed = once(&conv.winograd, || winograd::transform(spec, dense));
+            let transformed = once(&conv.winograd, || Ok(winograd::transform(spec, dense)))?;
             winograd::run(spec, x, shape, out, transformed, &output);
         }
         Weights::Dense(dense) => direct::run(spec, x, shape, out, dense, &output),
