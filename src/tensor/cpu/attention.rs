@@ -9,7 +9,7 @@ use super::buffer::Buffer;
 use super::simd::{FlushDenormals, Lanes, for_each_lanes};
 use super::softmax::softmax;
 use super::tensor::{Tensor, expect_shape};
-use super::tile::{self, End, Place, Run, Start, Tile};
+use super::tile::{self, End, Kernels, Place, Run, Start, Tile};
 use crate::tensor::{Activation, Attention, QkvLayout, Shape, TensorError};
 
 /// Queries whose scores are kept at once.
@@ -144,7 +144,7 @@ for_each_lanes! {
 }
 
 #[inline(always)]
-fn attend_kernel<V: Lanes>(
+fn attend_kernel<V: Kernels>(
     geometry: &Geometry,
     head: &Head<'_>,
     scratch: &mut [f32],
@@ -188,7 +188,7 @@ fn attend_kernel<V: Lanes>(
                         start: Start::Zero,
                         end: End::Sums(scores.as_mut_ptr().add(q * padded + key * block), padded),
                     };
-                    tile::run::<V>(&tile, pixels);
+                    V::run(&tile, pixels);
                 }
             }
         }
@@ -233,7 +233,7 @@ fn attend_kernel<V: Lanes>(
                                 End::Sums(sums, block)
                             },
                         };
-                        tile::run::<V>(&tile, pixels);
+                        V::run(&tile, pixels);
                     }
                 }
             }

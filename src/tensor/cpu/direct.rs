@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::buffer::Buffer;
 use super::conv::{Dense, Output};
 use super::simd::{FlushDenormals, Lanes, for_each_lanes};
-use super::tile::{self, End, Place, Run, Start, Tile};
+use super::tile::{self, End, Kernels, Place, Run, Start, Tile};
 use super::units::{Unit, units};
 use crate::tensor::{Conv, Padding, Shape};
 
@@ -160,7 +160,7 @@ for_each_lanes! {
 }
 
 #[inline(always)]
-fn band_kernel<V: Lanes>(
+fn band_kernel<V: Kernels>(
     spec: &Conv,
     walk: &Walk,
     x: &[f32],
@@ -229,7 +229,7 @@ fn band_kernel<V: Lanes>(
                                 End::Sums(partial, block)
                             },
                         };
-                        tile::run::<V>(&tile, pixels);
+                        V::run(&tile, pixels);
                     }
                 }
             }

@@ -4,8 +4,10 @@
 //! Every output value is summed in the order of its taps, whatever the tile it falls in: results do not depend on how
 //! the work was cut.
 
+use std::mem::MaybeUninit;
+
 use super::functions::activated;
-use super::simd::{Lanes, prefetch_for_writing};
+use super::simd::{Lanes, Plain, prefetch_for_writing};
 use crate::tensor::Activation;
 
 /// A run of input values that lie side by side: where it starts below a window, and how long it is.
@@ -16,7 +18,7 @@ pub struct Run {
 }
 
 /// Most channels of a block: two AVX-512 registers.
-const WIDEST: usize = 32;
+pub const WIDEST: usize = 32;
 
 /// One tile: its input, its weights, and what becomes of its sums.
 #[derive(Clone, Copy)]
@@ -65,12 +67,68 @@ pub struct Place {
     pub activation: Activation,
 }
 
-/// Computes a tile of `pixels` (at most `V::PIXELS`).
-///
-/// # Safety
-/// Every pointer of the tile must be valid for what the tile reads and writes there.
+/// [`Lanes`] with its kernels: compiled once for each instruction set, however many places call them.
+pub trait Kernels: Lanes {
+    /// Computes a tile of `pixels` (at most `PIXELS`).
+    ///
+    /// # Safety
+    /// Every pointer of the tile must be valid for what the tile reads and writes there.
+    unsafe fn run(tile: &Tile<'_>, pixels: usize);
+
+    /// Finishes the sums of some pixels, which lie side by side at `from`, and writes them to their place.
+    ///
+    /// # Safety
+    /// `from` must be valid for a block of channels for each pixel, `place` for its `channels` there.
+    unsafe fn finish(place: &Place, from: *const f32, pixels: usize);
+}
+
+macro_rules! kernels {
+    ($lanes:ty $(, $features:literal)?) => {
+        impl Kernels for $lanes {
+            unsafe fn run(tile: &Tile<'_>, pixels: usize) {
+                $(#[target_feature(enable = $features)])?
+                #[inline(never)]
+                unsafe fn compiled(tile: &Tile<'_>, pixels: usize) {
+                    // SAFETY: as promised by the caller.
+                    unsafe { some_pixels::<$lanes>(tile, pixels) }
+                }
+                // SAFETY: as promised by the caller; the type is only used where its instruction set was detected.
+                unsafe { compiled(tile, pixels) }
+            }
+
+            unsafe fn finish(place: &Place, from: *const f32, pixels: usize) {
+                $(#[target_feature(enable = $features)])?
+                #[inline(never)]
+                unsafe fn compiled(place: &Place, from: *const f32, pixels: usize) {
+                    for p in 0..pixels {
+                        // SAFETY: as promised by the caller.
+                        unsafe {
+                            let from = from.add(p * 2 * <$lanes>::COUNT);
+                            place.write::<$lanes>(
+                                p,
+                                [Lanes::load(from), Lanes::load(from.add(<$lanes>::COUNT))],
+                            );
+                        }
+                    }
+                }
+                // SAFETY: as above.
+                unsafe { compiled(place, from, pixels) }
+            }
+        }
+    };
+}
+
+kernels!(Plain);
+#[cfg(target_arch = "x86_64")]
+kernels!(super::simd::Avx, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+kernels!(
+    super::simd::Avx512,
+    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"
+);
+
 #[inline(always)]
-pub unsafe fn run<V: Lanes>(tile: &Tile<'_>, pixels: usize) {
+unsafe fn some_pixels<V: Kernels>(tile: &Tile<'_>, pixels: usize) {
     // SAFETY: as promised by the caller.
     unsafe {
         match pixels {
@@ -93,7 +151,7 @@ pub unsafe fn run<V: Lanes>(tile: &Tile<'_>, pixels: usize) {
 }
 
 #[inline(always)]
-unsafe fn sums<V: Lanes, const P: usize>(tile: &Tile<'_>) {
+unsafe fn sums<V: Kernels, const P: usize>(tile: &Tile<'_>) {
     let n = V::COUNT;
     // SAFETY: as promised by the caller of `run`.
     unsafe {
@@ -130,9 +188,7 @@ unsafe fn sums<V: Lanes, const P: usize>(tile: &Tile<'_>) {
                 x = x.add(1);
             }
         }
-        // The sums leave their registers here, in a loop that is short enough to be unrolled whole: what is done to
-        // them below must not keep them from living in registers above.
-        let mut left = std::mem::MaybeUninit::<[[f32; WIDEST]; P]>::uninit();
+        let mut left = MaybeUninit::<[[f32; WIDEST]; P]>::uninit();
         let (to, pixel) = match tile.end {
             End::Sums(to, pixel) => (to, pixel),
             End::Output(_) => (left.as_mut_ptr().cast::<f32>(), 2 * n),
@@ -142,10 +198,7 @@ unsafe fn sums<V: Lanes, const P: usize>(tile: &Tile<'_>) {
             acc[1].store(to.add(p * pixel + n));
         }
         if let End::Output(place) = tile.end {
-            for p in 0..P {
-                let from = to.add(p * pixel);
-                place.write(p, [V::load(from), V::load(from.add(n))]);
-            }
+            V::finish(&place, to, P);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! transformed in f64 and rounded once. The interpolation points are 0, ±1/√2, ±√2 and ∞: with the usual 0, ±1, ±2, ∞
 //! errors are twice as large, and the largest ones four times.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -12,7 +13,7 @@ use rayon::prelude::*;
 use super::buffer::Buffer;
 use super::conv::{Dense, Output};
 use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
-use super::tile::{self, End, Run, Start, Tile};
+use super::tile::{self, End, Kernels, Run, Start, Tile};
 use crate::tensor::{Conv, Shape};
 
 /// Outputs of a tile along one side.
@@ -174,7 +175,7 @@ for_each_lanes! {
 }
 
 #[inline(always)]
-fn tiles_kernel<V: Lanes>(
+fn tiles_kernel<V: Kernels>(
     spec: &Conv,
     plan: &Plan,
     x: &[f32],
@@ -223,7 +224,7 @@ fn tiles_kernel<V: Lanes>(
                                 },
                                 end: End::Sums(sums, block),
                             };
-                            tile::run::<V>(&tile, pixels);
+                            V::run(&tile, pixels);
                         }
                     }
                 }
@@ -321,7 +322,7 @@ fn input_line<V: Lanes>(d: [V; REACH]) -> [V; REACH] {
 #[inline(always)]
 // The indices are those of the matrices.
 #[allow(clippy::too_many_arguments, clippy::needless_range_loop)]
-unsafe fn output_tile<V: Lanes>(
+unsafe fn output_tile<V: Kernels>(
     spec: &Conv,
     plan: &Plan,
     [image, row, column]: [usize; 3],
@@ -336,30 +337,33 @@ unsafe fn output_tile<V: Lanes>(
     let (channel, channels) = (b * 2 * n, (2 * n).min(spec.outputs - b * 2 * n));
     // SAFETY: by the promise of the caller; pixels outside of the image are left out.
     unsafe {
-        let mut done = [[[V::splat(0.0); 2]; SIDE]; SIDE];
+        let mut done = MaybeUninit::<[[[f32; tile::WIDEST]; SIDE]; SIDE]>::uninit();
+        let done = done.as_mut_ptr().cast::<f32>();
         for half in 0..2 {
             let bias = V::load(bias.add(half * n));
             let mut lines = [[V::splat(0.0); REACH]; SIDE];
             for j in 0..REACH {
-                let column =
-                    std::array::from_fn(|i| V::load(from.add((i * REACH + j) * point + half * n)));
-                for (i, value) in output_line(column).into_iter().enumerate() {
-                    lines[i][j] = value;
+                let mut column = [V::splat(0.0); REACH];
+                for (i, value) in column.iter_mut().enumerate() {
+                    *value = V::load(from.add((i * REACH + j) * point + half * n));
+                }
+                let column = output_line(column);
+                for i in 0..SIDE {
+                    lines[i][j] = column[i];
                 }
             }
             for (i, line) in lines.iter().enumerate() {
                 let line = output_line(*line);
                 for j in 0..SIDE {
-                    done[i][j][half] = line[j].plus(bias);
+                    let to = done.add(((i * SIDE + j) * 2 + half) * n);
+                    line[j].plus(bias).store(to);
                 }
             }
         }
-        for (i, line) in done.iter().enumerate().take(rows) {
+        for i in 0..rows {
             let pixel = (image * out.h + row + i) * out.w + column;
             let place = output.place(spec, pixel, channel, channels);
-            for (j, sums) in line.iter().enumerate().take(columns) {
-                place.write(j, *sums);
-            }
+            V::finish(&place, done.add(i * SIDE * 2 * n), columns);
         }
     }
 }
