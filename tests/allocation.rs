@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use foil::tensor::{Activation, Array, Backend, Conv, Norm, Pool, cpu::Cpu};
+use foil::tensor::{Activation, Array, Backend, Conv, Norm, Pool, cpu, cpu::Cpu};
 
 /// Allocations of at least this many bytes are counted.
 const LARGE: usize = 16 * 1024;
@@ -81,10 +81,14 @@ fn a_network_in_steady_state_allocates_nothing_large() {
         Cpu.global_mean(&x);
     };
     pool.install(run);
-    let before = LARGE_ONES.load(Ordering::Relaxed);
-    assert!(before > 0, "the first run allocates");
+    let (before, held) = (LARGE_ONES.load(Ordering::Relaxed), cpu::memory());
+    assert!(
+        before > 0 && held.iter().all(|&bytes| bytes > 0),
+        "the first run allocates"
+    );
     for _ in 0..5 {
         pool.install(run);
     }
     assert_eq!(LARGE_ONES.load(Ordering::Relaxed), before);
+    assert_eq!(cpu::memory(), held);
 }

@@ -6,10 +6,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::simd::{FlushDenormals, Lanes, for_each_lanes};
+use super::simd::{FlushDenormals, for_each_lanes};
 use super::softmax::softmax;
 use super::tensor::{Tensor, expect_shape};
-use super::tile::{self, End, Kernels, Place, Run, Start, Tile};
+use super::tile::{self, Ahead, End, Kernels, Place, Run, Start, Tile};
 use crate::tensor::{Activation, Attention, QkvLayout, Shape, TensorError};
 
 /// Queries whose scores are kept at once.
@@ -187,6 +187,7 @@ fn attend_kernel<V: Kernels>(
                         weights: packed.as_ptr(),
                         start: Start::Zero,
                         end: End::Sums(scores.as_mut_ptr().add(q * padded + key * block), padded),
+                        next: Ahead::NOTHING,
                     };
                     V::run(&tile, pixels);
                 }
@@ -232,6 +233,7 @@ fn attend_kernel<V: Kernels>(
                             } else {
                                 End::Sums(sums, block)
                             },
+                            next: Ahead::NOTHING,
                         };
                         V::run(&tile, pixels);
                     }

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::conv::{Dense, Output};
-use super::simd::{FlushDenormals, Lanes, for_each_lanes};
-use super::tile::{self, End, Kernels, Place, Run, Start, Tile};
+use super::simd::{FlushDenormals, for_each_lanes};
+use super::tile::{self, Ahead, End, Kernels, Place, Run, Start, Tile};
 use super::units::{Unit, units};
 use crate::tensor::{Conv, Padding, Shape};
 
@@ -196,6 +196,8 @@ fn band_kernel<V: Kernels>(
         let bias = &weights.bias[b * block..(b + 1) * block];
         for (c, (before, runs)) in walk.chunks.iter().enumerate() {
             let (is_first, is_last) = (c == 0, c + 1 == walk.chunks.len());
+            let len: usize = runs.iter().map(|r| r.len).sum();
+            let next = packed.as_ptr().wrapping_add((before + len) * block);
             let reach = runs.iter().map(|r| r.at + r.len).max().unwrap_or(0);
             for (r, row) in unit.rows.clone().enumerate() {
                 let width = walk.width.min(walk.pixels - row * walk.width);
@@ -228,6 +230,13 @@ fn band_kernel<V: Kernels>(
                             } else {
                                 End::Sums(partial, block)
                             },
+                            // The weights of the next chunk or block lie behind these.
+                            next: Ahead::share(
+                                next,
+                                len * block,
+                                r * tiles + t,
+                                unit.rows.len() * tiles,
+                            ),
                         };
                         V::run(&tile, pixels);
                     }

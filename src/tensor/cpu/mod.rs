@@ -4,6 +4,7 @@
 
 #[cfg(any(target_arch = "x86_64", test))]
 mod amx;
+mod arena;
 mod attention;
 pub(super) mod buffer;
 pub(super) mod conv;
@@ -24,6 +25,7 @@ mod transfer;
 mod units;
 mod winograd;
 
+pub use buffer::memory;
 pub use conv::Packed;
 pub use simd::{Isa, allow_fast, forced};
 pub use tensor::Tensor;

@@ -7,7 +7,7 @@
 use std::mem::MaybeUninit;
 
 use super::functions::activated;
-use super::simd::{Lanes, Plain, prefetch_for_writing};
+use super::simd::{Lanes, Plain, prefetch, prefetch_for_writing};
 use crate::tensor::Activation;
 
 /// A run of input values that lie side by side: where it starts below a window, and how long it is.
@@ -16,6 +16,9 @@ pub struct Run {
     pub at: usize,
     pub len: usize,
 }
+
+/// Values of a cache line.
+const LINE: usize = 16;
 
 /// Most channels of a block: two AVX-512 registers.
 pub const WIDEST: usize = 32;
@@ -32,6 +35,33 @@ pub struct Tile<'a> {
     /// Where the sums begin.
     pub start: Start,
     pub end: End,
+    /// What will be multiplied next, to be fetched meanwhile.
+    pub next: Ahead,
+}
+
+/// Memory that will be read soon: some cache lines from an address on.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    pub from: *const f32,
+    pub lines: usize,
+}
+
+impl Ahead {
+    pub const NOTHING: Self = Self {
+        from: std::ptr::null(),
+        lines: 0,
+    };
+
+    /// Share `index` of `shares` of `values` from an address on.
+    pub fn share(from: *const f32, values: usize, index: usize, shares: usize) -> Self {
+        let lines = values.div_ceil(LINE);
+        let each = lines.div_ceil(shares.max(1));
+        let first = (index * each).min(lines);
+        Self {
+            from: from.wrapping_add(first * LINE),
+            lines: each.min(lines - first),
+        }
+    }
 }
 
 /// What the sums of a tile begin with.
@@ -167,11 +197,19 @@ unsafe fn sums<V: Kernels, const P: usize>(tile: &Tile<'_>) {
                 }
             }
         }
-        // The lines of the output would otherwise be fetched one by one when they are written.
+        // These lines would otherwise be waited for one by one.
         if let End::Output(place) = tile.end {
             for p in 0..P {
                 prefetch_for_writing(place.to.wrapping_add(p * place.pixel));
             }
+            if !place.residual.is_null() {
+                for p in 0..P {
+                    prefetch(place.residual.wrapping_add(p * place.residual_pixel));
+                }
+            }
+        }
+        for line in 0..tile.next.lines {
+            prefetch(tile.next.from.wrapping_add(line * LINE));
         }
         let mut weights = tile.weights;
         for run in tile.runs {

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::buffer::Buffer;
 use super::conv::{Dense, Output};
 use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
-use super::tile::{self, End, Kernels, Run, Start, Tile};
+use super::tile::{self, Ahead, End, Kernels, Run, Start, Tile};
 use crate::tensor::{Conv, Shape};
 
 /// Outputs of a tile along one side.
@@ -202,8 +202,14 @@ fn tiles_kernel<V: Kernels>(
         let some = first..(first + held).min(unit.blocks.end);
         for point in 0..POINTS {
             for (h, b) in some.clone().enumerate() {
-                let at = (b * POINTS + point) * inputs * block;
-                let packed = &weights.values[at..at + inputs * block];
+                let at = |b: usize, point: usize| (b * POINTS + point) * inputs * block;
+                let packed = &weights.values[at(b, point)..][..inputs * block];
+                let next = if b + 1 < some.end {
+                    at(b + 1, point)
+                } else {
+                    at(some.start, point + 1)
+                };
+                let next = weights.values.as_ptr().wrapping_add(next);
                 for (c, (before, runs)) in plan.chunks.iter().enumerate() {
                     for g in 0..groups {
                         let (t, pixels) = tile::cut(tiles, groups, g);
@@ -223,6 +229,12 @@ fn tiles_kernel<V: Kernels>(
                                     Start::Sums(sums)
                                 },
                                 end: End::Sums(sums, block),
+                                next: Ahead::share(
+                                    next,
+                                    inputs * block,
+                                    c * groups + g,
+                                    plan.chunks.len() * groups,
+                                ),
                             };
                             V::run(&tile, pixels);
                         }

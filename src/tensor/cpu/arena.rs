@@ -1,0 +1,243 @@
+//! Memory that is kept: large slabs from the system, cut into pieces that join their free neighbours again when they
+//! are given back. Slabs lie on huge pages where the system allows it: the kernels of this room touch another page
+//! with every pixel they write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ptr::NonNull;
+
+/// Alignment of every piece, and what its size is a multiple of: one cache line, one AVX-512 register.
+pub const LINE: usize = 64;
+/// Size of a slab; larger pieces have their own.
+const SLAB: usize = 32 << 20;
+/// A huge page of Linux on x86-64 and most 64-bit ARM.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Slabs and what is free in them, all in bytes.
+pub struct Arena {
+    /// Start and size of every slab.
+    slabs: BTreeMap<usize, Slab>,
+    /// Size of every free piece by its start, and the same the other way round.
+    free: BTreeMap<usize, usize>,
+    by_size: BTreeSet<(usize, usize)>,
+    held: usize,
+    live: usize,
+    most_live: usize,
+    /// Whether slabs are kept when they are empty.
+    keeps: bool,
+}
+
+impl Arena {
+    /// An arena that keeps about as much as was ever in use at once, or one that keeps no empty slabs.
+    pub const fn new(keeps: bool) -> Self {
+        Self {
+            slabs: BTreeMap::new(),
+            free: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+            held: 0,
+            live: 0,
+            most_live: 0,
+            keeps,
+        }
+    }
+
+    /// A piece of `size` bytes, a multiple of [`LINE`], which hold zeros or what was left there. `None` if the system
+    /// has no more.
+    pub fn take(&mut self, size: usize) -> Option<NonNull<u8>> {
+        // The smallest piece that is large enough, and of these the first.
+        let found = self.by_size.range((size, 0)..).next().copied();
+        let (room, start) = match found {
+            Some(piece) => piece,
+            None => {
+                let slab = Slab::new(size.max(SLAB))?;
+                let start = slab.start.as_ptr() as usize;
+                self.held += slab.size;
+                let room = slab.size;
+                self.slabs.insert(start, slab);
+                self.insert(start, room);
+                (room, start)
+            }
+        };
+        self.remove(start, room);
+        if room > size {
+            self.insert(start + size, room - size);
+        }
+        self.live += size;
+        self.most_live = self.most_live.max(self.live);
+        let (&first, slab) = self.slabs.range(..=start).next_back()?;
+        // SAFETY: the piece lies inside this slab.
+        Some(unsafe { slab.start.add(start - first) })
+    }
+
+    /// Gives a piece back.
+    pub fn give(&mut self, piece: NonNull<u8>, size: usize) {
+        let (mut start, mut room) = (piece.as_ptr() as usize, size);
+        self.live -= size;
+        let slab = self.slabs.range(..=start).next_back();
+        let (first, slab_size) = slab.map_or((start, room), |(&first, slab)| (first, slab.size));
+        // Neighbours of other slabs may touch by chance and must not be joined.
+        let end = first + slab_size;
+        if let Some((&before, &size)) = self.free.range(first..start).next_back()
+            && before + size == start
+        {
+            self.remove(before, size);
+            (start, room) = (before, room + size);
+        }
+        if start + room < end
+            && let Some(&size) = self.free.get(&(start + room))
+        {
+            self.remove(start + room, size);
+            room += size;
+        }
+        // More than was ever in use is kept for bad fits.
+        let enough = self.held - slab_size >= self.most_live / 4 * 5;
+        if room == slab_size
+            && (enough || !self.keeps)
+            && let Some(slab) = self.slabs.remove(&first)
+        {
+            self.held -= slab.size;
+        } else {
+            self.insert(start, room);
+        }
+    }
+
+    /// Bytes of all slabs.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    fn insert(&mut self, start: usize, size: usize) {
+        self.free.insert(start, size);
+        self.by_size.insert((size, start));
+    }
+
+    fn remove(&mut self, start: usize, size: usize) {
+        self.free.remove(&start);
+        self.by_size.remove(&(size, start));
+    }
+}
+
+/// Zeroed memory from the system, which has it back when the slab is dropped.
+struct Slab {
+    start: NonNull<u8>,
+    size: usize,
+    #[cfg(unix)]
+    mapping: (*mut libc::c_void, usize),
+}
+
+// SAFETY: a slab owns its memory.
+unsafe impl Send for Slab {}
+
+#[cfg(unix)]
+impl Slab {
+    fn new(size: usize) -> Option<Self> {
+        let size = size.checked_next_multiple_of(HUGE_PAGE)?;
+        // One page more, for the alignment; what is never touched takes no memory.
+        let length = size.checked_add(HUGE_PAGE)?;
+        // SAFETY: asks for new memory.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return None;
+        }
+        let start = address
+            .cast::<u8>()
+            .wrapping_add(address.cast::<u8>().align_offset(HUGE_PAGE));
+        #[cfg(target_os = "linux")]
+        // SAFETY: advice about memory that this slab owns; it may be declined.
+        unsafe {
+            libc::madvise(start.cast(), size, libc::MADV_HUGEPAGE)
+        };
+        Some(Self {
+            start: NonNull::new(start)?,
+            size,
+            mapping: (address, length),
+        })
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Slab {
+    fn drop(&mut self) {
+        let (address, length) = self.mapping;
+        // SAFETY: mapped by `new`, and no piece of it is in use.
+        unsafe { libc::munmap(address, length) };
+    }
+}
+
+#[cfg(not(unix))]
+impl Slab {
+    fn layout(size: usize) -> Option<std::alloc::Layout> {
+        std::alloc::Layout::from_size_align(size, LINE).ok()
+    }
+
+    fn new(size: usize) -> Option<Self> {
+        let size = size.checked_next_multiple_of(HUGE_PAGE)?;
+        // SAFETY: the layout is not empty.
+        let start = unsafe { std::alloc::alloc_zeroed(Self::layout(size)?) };
+        Some(Self {
+            start: NonNull::new(start)?,
+            size,
+        })
+    }
+}
+
+#[cfg(not(unix))]
+impl Drop for Slab {
+    fn drop(&mut self) {
+        if let Some(layout) = Self::layout(self.size) {
+            // SAFETY: allocated by `new` with this layout, and no piece of it is in use.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes and gives pieces of many sizes in a mixed order; they must not overlap, and nothing may be lost.
+    #[test]
+    fn pieces_are_apart_and_join_again() {
+        let mut arena = Arena::new(true);
+        let mut state = 12345u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(99);
+            (state >> 33) as usize % below
+        };
+        let mut taken: Vec<(NonNull<u8>, usize)> = Vec::new();
+        for step in 0..4000 {
+            if step < 2000 && random(5) > 1 || taken.is_empty() {
+                let most = if random(50) == 0 { 1 << 20 } else { 5000 };
+                let size = LINE * (1 + random(most));
+                let piece = arena.take(size).unwrap();
+                assert_eq!(piece.as_ptr() as usize % LINE, 0);
+                let at = piece.as_ptr() as usize;
+                for &(other, len) in &taken {
+                    let other = other.as_ptr() as usize;
+                    assert!(at + size <= other || other + len <= at);
+                }
+                taken.push((piece, size));
+            } else {
+                let (piece, size) = taken.swap_remove(random(taken.len()));
+                arena.give(piece, size);
+            }
+            let free: usize = arena.free.values().sum();
+            assert_eq!(free + arena.live, arena.held);
+            assert_eq!(arena.free.len(), arena.by_size.len());
+        }
+        for (piece, size) in taken.drain(..) {
+            arena.give(piece, size);
+        }
+        assert_eq!(arena.live, 0);
+        assert_eq!(arena.free.len(), arena.slabs.len());
+        assert!(arena.held <= arena.most_live / 4 * 5 + 2 * SLAB);
+    }
+}
