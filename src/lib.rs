@@ -37,4 +37,5 @@ pub mod report;
 pub mod score;
 pub mod stats;
 pub mod tensor;
+pub mod train;
 pub mod weights;

@@ -5,6 +5,7 @@ mod devices;
 mod metric;
 mod progress;
 mod score;
+mod train;
 pub mod weights;
 
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ enum Command {
     Metric(Box<metric::MetricArgs>),
     /// List, check, fetch and import network weights.
     Weights(weights::WeightsArgs),
+    /// Train small networks on images with known attributes.
+    Train(Box<train::TrainArgs>),
     /// List the devices foil can compute on.
     Devices(devices::DevicesArgs),
     /// Prove on golden data that this machine gives the right numbers.
@@ -66,6 +69,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Score(args) => score::run(args),
         Command::Metric(args) => metric::run(args).map(|()| true),
         Command::Weights(args) => weights::run(args).map(|()| true),
+        Command::Train(args) => train::run(args).map(|()| true),
         Command::Devices(args) => devices::run(args).map(|()| true),
         Command::Conformance(args) => conformance::run(args),
     };

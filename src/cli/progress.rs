@@ -23,6 +23,11 @@ impl Bar {
     }
 
     pub fn update(&mut self, what: &str, done: usize, total: usize) {
+        self.update_with(what, done, total, "");
+    }
+
+    /// The same, with something to say about this moment.
+    pub fn update_with(&mut self, what: &str, done: usize, total: usize, now: &str) {
         if self.quiet || total == 0 {
             return;
         }
@@ -41,6 +46,9 @@ impl Bar {
             }
             if let Some(bar) = &self.bar {
                 bar.set_position(done as u64);
+                if !now.is_empty() {
+                    bar.set_message(format!("{what}, {now}"));
+                }
             }
             return;
         }
@@ -51,7 +59,8 @@ impl Bar {
         let tenth = 10 * done / total;
         if tenth > self.tenth || done == total {
             self.tenth = tenth;
-            eprintln!("{done}/{total} {what}");
+            let comma = if now.is_empty() { "" } else { ", " };
+            eprintln!("{done}/{total} {what}{comma}{now}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::{
     AlexNet, Classifier, ConvNext, EfficientNetLite, FidTap, Inception, MobileNetV2, NetError,
-    Prediction, ResNet, SqueezeNet, Swin, UnetEncoder, UnetEncoderConfig, Vgg16,
+    PlainCnn, Prediction, ResNet, SqueezeNet, Swin, UnetEncoder, UnetEncoderConfig, Vgg16,
 };
 use crate::tensor::{Backend, StateDict};
 
@@ -43,6 +43,7 @@ architectures! {
     SwinT = "swin_t",
     SwinB = "swin_b",
     UnetEncoder = "unet_encoder",
+    PlainCnn = "plain_cnn",
 }
 
 impl FromStr for Architecture {
@@ -107,5 +108,6 @@ pub fn build<B: Backend + 'static>(
         }
         A::SwinT | A::SwinB => Box::new(Swin::new(backend, dict)?),
         A::UnetEncoder => Box::new(UnetEncoder::new(backend, dict, unet.clone())?),
+        A::PlainCnn => Box::new(PlainCnn::new(backend, dict)?),
     })
 }

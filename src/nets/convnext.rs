@@ -20,7 +20,7 @@ struct Stage<B: Backend> {
     blocks: Vec<Block<B>>,
 }
 
-/// A ConvNeXt; depths and widths are read off the weights.
+/// A ConvNeXt; stages, depths, widths and the patches of the stem are read off the weights.
 pub struct ConvNext<B: Backend> {
     stem: B::Conv,
     stem_norm: Norm,
@@ -32,14 +32,16 @@ pub struct ConvNext<B: Backend> {
 impl<B: Backend> ConvNext<B> {
     pub fn new(backend: &B, dict: &StateDict) -> Result<Self, NetError> {
         let features = Scope::new(dict).at("features");
-        let width = features.array("0.0.weight")?.shape[0];
+        let first = &features.array("0.0.weight")?.shape;
+        let (width, patch) = (first[0], first.get(2).copied().unwrap_or(4));
         let stem = features
             .at("0.0")
-            .conv(backend, Conv::square(3, width, 4).stride(4))?;
+            .conv(backend, Conv::square(3, width, patch).stride(patch))?;
         let stem_norm = features.at("0.1").norm(width, EPSILON)?;
         let mut stages = Vec::new();
         let mut channels = width;
-        for stage in 0..4 {
+        let count = (1..).find(|i| !features.has(&format!("{}.1.weight", 2 * i)));
+        for stage in 0..count.unwrap_or(1) {
             let down = if stage == 0 {
                 None
             } else {
@@ -72,7 +74,7 @@ impl<B: Backend> ConvNext<B> {
 }
 
 fn block<B: Backend>(backend: &B, at: &Scope<'_>, c: usize) -> Result<Block<B>, NetError> {
-    let scale = at.shaped("layer_scale", &[c, 1, 1])?;
+    at.shaped("layer_scale", &[c, 1, 1])?;
     let inner = at.at("block");
     let depthwise = Conv::square(c, c, 7).padding(3).groups(c);
     let widen = Conv::linear(c, 4 * c).activation(Activation::Gelu);
@@ -82,7 +84,7 @@ fn block<B: Backend>(backend: &B, at: &Scope<'_>, c: usize) -> Result<Block<B>, 
         widen: inner.at(3).conv(backend, widen)?,
         narrow: inner
             .at(5)
-            .scaled_conv(backend, Conv::linear(4 * c, c), Some(&scale.data))?,
+            .scaled_conv(backend, Conv::linear(4 * c, c), (at, "layer_scale"))?,
     })
 }
 

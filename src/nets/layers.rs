@@ -1,7 +1,9 @@
 //! Building layers from named tensors.
 
 use super::{NetError, Prediction};
-use crate::tensor::{Activation, Array, Backend, Conv, Norm, StateDict};
+use crate::tensor::{
+    Activation, Array, Backend, BatchNorm, Conv, Layer, Norm, StateDict, Then,
+};
 
 /// A state dict seen below a name prefix.
 #[derive(Clone)]
@@ -69,32 +71,22 @@ impl<'a> Scope<'a> {
 
     /// A convolution or linear layer `weight` with `bias` if there is one.
     pub fn conv<B: Backend>(&self, backend: &B, spec: Conv) -> Result<B::Conv, NetError> {
-        self.scaled_conv(backend, spec, None)
+        self.conv_then(backend, spec, Then::Nothing)
     }
 
-    /// The same with each output multiplied by `scale` (ConvNeXt's layer scale).
+    /// The same with each output multiplied by the number of `scale`.
     pub fn scaled_conv<B: Backend>(
         &self,
         backend: &B,
         spec: Conv,
-        scale: Option<&[f32]>,
+        (scope, scale): (&Scope<'_>, &str),
     ) -> Result<B::Conv, NetError> {
-        let weight = self.weight(&spec)?;
-        let bias: &[f32] = if self.has("bias") {
-            self.vector("bias", spec.outputs)?
-        } else {
-            &[]
-        };
-        let Some(scale) = scale else {
-            return Ok(backend.prepare(spec, &weight, bias)?);
-        };
-        let scale: Vec<f64> = scale.iter().map(|&s| f64::from(s)).collect();
-        let shift = vec![0.0; spec.outputs];
-        let (weight, bias) = fold(&weight, bias, &scale, &shift);
-        Ok(backend.prepare(spec, &weight, &bias)?)
+        let values = scope.vector(scale, spec.outputs)?;
+        let name = format!("{}{scale}", scope.prefix);
+        self.conv_then(backend, spec, Then::Scale(name, values))
     }
 
-    /// A convolution (this scope's `conv`) with the batch norm `bn` that follows it, folded in f64.
+    /// A convolution (this scope's `conv`) with the batch norm `bn` that follows it.
     pub fn conv_bn<B: Backend>(
         &self,
         bn: &Scope<'_>,
@@ -102,25 +94,37 @@ impl<'a> Scope<'a> {
         spec: Conv,
         epsilon: f64,
     ) -> Result<B::Conv, NetError> {
-        let weight = self.weight(&spec)?;
+        let [weight, bias, mean, variance] = ["weight", "bias", "running_mean", "running_var"]
+            .map(|name| bn.vector(name, spec.outputs));
+        let norm = BatchNorm {
+            name: bn.prefix.clone(),
+            weight: weight?,
+            bias: bias?,
+            mean: mean?,
+            variance: variance?,
+            epsilon,
+        };
+        self.conv_then(backend, spec, Then::BatchNorm(norm))
+    }
+
+    fn conv_then<B: Backend>(
+        &self,
+        backend: &B,
+        spec: Conv,
+        then: Then<'_>,
+    ) -> Result<B::Conv, NetError> {
         let bias: &[f32] = if self.has("bias") {
             self.vector("bias", spec.outputs)?
         } else {
             &[]
         };
-        let [gain, offset, mean, variance] = ["weight", "bias", "running_mean", "running_var"]
-            .map(|name| bn.vector(name, spec.outputs));
-        let (gain, offset, mean, variance) = (gain?, offset?, mean?, variance?);
-        let scale: Vec<f64> = gain
-            .iter()
-            .zip(variance)
-            .map(|(&g, &v)| f64::from(g) / (f64::from(v) + epsilon).sqrt())
-            .collect();
-        let shift: Vec<f64> = (0..spec.outputs)
-            .map(|i| f64::from(offset[i]) - f64::from(mean[i]) * scale[i])
-            .collect();
-        let (weight, bias) = fold(&weight, bias, &scale, &shift);
-        Ok(backend.prepare(spec, &weight, &bias)?)
+        let layer = Layer {
+            name: self.prefix.clone(),
+            weight: self.weight(&spec)?,
+            bias,
+            then,
+        };
+        Ok(backend.prepare_layer(spec, &layer)?)
     }
 
     /// The weight in the shape of `spec`; a linear layer's matrix after a flattened map is accepted.
@@ -147,28 +151,12 @@ impl<'a> Scope<'a> {
     /// A layer or group norm over `channels`.
     pub fn norm(&self, channels: usize, epsilon: f32) -> Result<Norm, NetError> {
         Ok(Norm {
+            name: self.prefix.clone(),
             weight: self.vector("weight", channels)?.to_vec(),
             bias: self.vector("bias", channels)?.to_vec(),
             epsilon,
         })
     }
-}
-
-fn fold(weight: &Array, bias: &[f32], scale: &[f64], shift: &[f64]) -> (Array, Vec<f32>) {
-    let per_output = weight.len() / scale.len().max(1);
-    let mut folded = weight.clone();
-    for (chunk, s) in folded.data.chunks_exact_mut(per_output).zip(scale) {
-        for w in chunk {
-            *w = (f64::from(*w) * s) as f32;
-        }
-    }
-    let bias = (0..scale.len())
-        .map(|i| {
-            let b = bias.get(i).map_or(0.0, |&b| f64::from(b));
-            (b * scale[i] + shift[i]) as f32
-        })
-        .collect();
-    (folded, bias)
 }
 
 /// The three linear layers that end AlexNet and VGG, over a map pooled to `side × side`.

@@ -19,6 +19,10 @@ impl Stream {
     pub const INCEPTION_SCORE: Stream = Stream(4);
     /// Rows of any other bootstrap.
     pub const BOOTSTRAP: Stream = Stream(5);
+    /// Order of the images in each epoch of a training.
+    pub const TRAINING_ORDER: Stream = Stream(6);
+    /// Weights a training begins with.
+    pub const INITIAL_WEIGHTS: Stream = Stream(7);
 }
 
 const ROUNDS: usize = 10;

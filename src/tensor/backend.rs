@@ -1,6 +1,8 @@
 //! What a device must be able to do.
 
-use super::{Activation, Array, Attention, Conv, Norm, Pool, Resize, Shape, TensorError};
+use super::{
+    Activation, Array, Attention, Conv, Layer, Norm, Pool, Resize, Shape, TensorError,
+};
 
 /// One piece of a concatenation over channels. A device may compute a piece straight into its place.
 pub enum Part<'a, B: Backend + ?Sized> {
@@ -53,6 +55,12 @@ pub trait Backend: Send + Sync {
 
     /// Prepares OIHW weights (a linear layer's `[o, i]` too); bias may be empty.
     fn prepare(&self, conv: Conv, weight: &Array, bias: &[f32]) -> Result<Self::Conv, TensorError>;
+    /// Prepares a layer of a network; what follows it is folded in. A device that trains keeps hold of the parameters
+    /// instead, by their names.
+    fn prepare_layer(&self, conv: Conv, layer: &Layer<'_>) -> Result<Self::Conv, TensorError> {
+        let (weight, bias) = layer.folded();
+        self.prepare(conv, &weight, &bias)
+    }
     /// `activation(conv(x) + bias + residual)`.
     fn conv(
         &self,

@@ -12,6 +12,7 @@ mod backend;
 pub mod candle;
 pub mod cpu;
 mod device;
+mod layer;
 mod spec;
 mod state_dict;
 mod typed;
@@ -19,6 +20,7 @@ mod typed;
 pub use array::Array;
 pub use backend::{Backend, Part};
 pub use device::{Device, DeviceError, DeviceInfo, devices};
+pub use layer::{BatchNorm, Layer, Then};
 pub use spec::{
     Activation, Attention, Conv, Norm, Padding, Pool, PoolKind, QkvLayout, Resize, Shape,
     TensorError,

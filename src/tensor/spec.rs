@@ -248,8 +248,10 @@ fn window_output(
 }
 
 /// Scale and shift per channel of a layer or group norm, with its epsilon.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Norm {
+    /// What the names of its parameters begin with, in a network's state dict.
+    pub name: String,
     pub weight: Vec<f32>,
     pub bias: Vec<f32>,
     pub epsilon: f32,

@@ -7,6 +7,7 @@
 
 mod activation;
 mod attention;
+mod batch_norm;
 mod conv;
 mod distance;
 mod input_gradient;
@@ -21,10 +22,12 @@ mod slope;
 mod tensor;
 mod trainable_conv;
 mod trainable_norm;
+mod training;
 mod weight_gradient;
 
 pub use conv::Prepared;
 pub use tensor::Tensor;
+pub use training::{Trained, Training};
 
 use candle_core::Var;
 

@@ -45,6 +45,7 @@ impl GroupNorm {
                     weight: weight.to_vec(),
                     bias: bias.to_vec(),
                     epsilon: self.epsilon,
+..Default::default()
                 }
             }
             (None, Some(norm)) => norm.clone(),
@@ -52,6 +53,7 @@ impl GroupNorm {
                 weight: Vec::new(),
                 bias: Vec::new(),
                 epsilon: self.epsilon,
+..Default::default()
             },
         }
     }

@@ -1,0 +1,140 @@
+//! Checkpoints: parameters, moments, averaged weights and the number of steps, in one safetensors file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+
+use super::adamw::Moments;
+use super::error::{Result, TrainError};
+use crate::tensor::{Array, StateDict};
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// Steps done.
+    pub step: usize,
+    pub weights: StateDict,
+    pub moments: BTreeMap<String, Moments>,
+    /// Moving average of the weights, if the run keeps one.
+    pub average: Option<StateDict>,
+}
+
+const SCHEMA: &str = "foil.checkpoint/1";
+
+fn file_error(path: &Path, what: impl ToString) -> TrainError {
+    TrainError::File {
+        path: path.display().to_string(),
+        what: what.to_string(),
+    }
+}
+
+/// Writes a checkpoint; a crash meanwhile leaves the earlier one. `plan` are the options of the run, by name.
+pub fn write(path: &Path, state: &State, plan: &BTreeMap<String, String>) -> Result<()> {
+    let mut metadata: HashMap<String, String> = plan
+        .iter()
+        .map(|(k, v)| (format!("plan.{k}"), v.clone()))
+        .collect();
+    metadata.insert("schema".into(), SCHEMA.into());
+    metadata.insert("step".into(), state.step.to_string());
+    let mut arrays: Vec<(String, Vec<usize>, &[f32])> = Vec::new();
+    for (name, array) in state.weights.iter() {
+        arrays.push((format!("weight/{name}"), array.shape.clone(), &array.data));
+    }
+    for (name, array) in state.average.iter().flat_map(StateDict::iter) {
+        arrays.push((format!("average/{name}"), array.shape.clone(), &array.data));
+    }
+    for (name, moments) in &state.moments {
+        let len = vec![moments.first.len()];
+        arrays.push((format!("first/{name}"), len.clone(), &moments.first));
+        arrays.push((format!("second/{name}"), len, &moments.second));
+    }
+    save(path, arrays, metadata)
+}
+
+/// Writes the weights of a finished network.
+pub fn write_weights(path: &Path, dict: &StateDict) -> Result<()> {
+    let arrays = dict.iter().map(|(name, array)| (name.to_owned(), array.shape.clone(), &array.data[..]));
+    save(path, arrays.collect(), HashMap::new())
+}
+
+/// Writes named arrays of f32 beside `path` first, then moves them there.
+fn save(
+    path: &Path,
+    arrays: Vec<(String, Vec<usize>, &[f32])>,
+    metadata: HashMap<String, String>,
+) -> Result<()> {
+    let views = arrays.into_iter().map(|(name, shape, data)| {
+        let view = TensorView::new(Dtype::F32, shape, bytemuck::cast_slice(data));
+        view.map(|view| (name, view)).map_err(|e| file_error(path, e))
+    });
+    let views = views.collect::<Result<Vec<_>>>()?;
+    let bytes = safetensors::serialize(views, Some(metadata)).map_err(|e| file_error(path, e))?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| file_error(path, e))?;
+    std::io::Write::write_all(&mut file, &bytes).map_err(|e| file_error(path, e))?;
+    file.persist(path).map_err(|e| file_error(path, e.error))?;
+    Ok(())
+}
+
+/// Reads a checkpoint of a run with the same plan.
+pub fn read(path: &Path, plan: &BTreeMap<String, String>) -> Result<State> {
+    let bytes = std::fs::read(path).map_err(|e| file_error(path, e))?;
+    let corrupt = |what: String| {
+        let what = format!("not a whole checkpoint ({what}). Delete it and start anew without --resume");
+        file_error(path, what)
+    };
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| corrupt(e.to_string()))?;
+    let tensors = SafeTensors::deserialize(&bytes).map_err(|e| corrupt(e.to_string()))?;
+    let metadata = header.metadata().clone().unwrap_or_default();
+    if metadata.get("schema").map(String::as_str) != Some(SCHEMA) {
+        return Err(corrupt(format!("it does not say {SCHEMA}")));
+    }
+    for (field, now) in plan {
+        let was = metadata.get(&format!("plan.{field}"));
+        if was != Some(now) {
+            return Err(TrainError::OtherRun {
+                path: path.display().to_string(),
+                field: field.clone(),
+                was: was.cloned().unwrap_or_else(|| "not given".into()),
+                now: now.clone(),
+            });
+        }
+    }
+    let step = metadata.get("step").and_then(|s| s.parse().ok());
+    let mut state = State {
+        step: step.ok_or_else(|| corrupt("it has no step".into()))?,
+        weights: StateDict::named(path.display().to_string()),
+        moments: BTreeMap::new(),
+        average: None,
+    };
+    for (name, view) in tensors.tensors() {
+        let Some((kind, name)) = name.split_once('/') else {
+            return Err(corrupt(format!("tensor {name}")));
+        };
+        if view.dtype() != Dtype::F32 {
+            return Err(corrupt(format!("{name} is {:?}", view.dtype())));
+        }
+        let data = bytemuck::pod_collect_to_vec(view.data());
+        let array = Array {
+            shape: view.shape().to_vec(),
+            data,
+        };
+        match kind {
+            "weight" => state.weights.insert(name, array),
+            "average" => state.average.get_or_insert_default().insert(name, array),
+            "first" | "second" => {
+                let moments = state.moments.entry(name.to_owned());
+                let moments = moments.or_insert_with(|| Moments::zeros(array.len()));
+                if kind == "first" {
+                    moments.first = array.data;
+                } else {
+                    moments.second = array.data;
+                }
+            }
+            _ => return Err(corrupt(format!("tensor {kind}/{name}"))),
+        }
+    }
+    Ok(state)
+}

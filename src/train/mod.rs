@@ -1,0 +1,23 @@
+//! Training of small networks, on candle with the corrected gradients of [`crate::tensor::candle`].
+//!
+//! A run is a function of its plan: the order of the images and the first weights come from the seed, and a run that
+//! was interrupted goes on from its checkpoint to the same result.
+
+mod adamw;
+mod adversary;
+mod checkpoint;
+mod data;
+mod error;
+mod initial;
+pub mod losses;
+mod run;
+mod target;
+
+pub use adamw::AdamW;
+pub use adversary::Attack;
+pub use checkpoint::write_weights;
+pub use data::{Data, Row, Split};
+pub use error::TrainError;
+pub use initial::{Initial, convnext, plain_cnn, resnet18};
+pub use run::{Orders, Plan, Progress, run};
+pub use target::{Meaning, Target};
