@@ -19,6 +19,12 @@ impl Stream {
     pub const INCEPTION_SCORE: Stream = Stream(4);
     /// Rows of any other bootstrap.
     pub const BOOTSTRAP: Stream = Stream(5);
+    /// Attributes and labels of glyph images.
+    pub const GLYPH_ATTRIBUTES: Stream = Stream(16);
+    /// Pixel noise of glyph images.
+    pub const GLYPH_NOISE: Stream = Stream(17);
+    /// Which glyph images are for training, validation and test.
+    pub const GLYPH_SPLIT: Stream = Stream(18);
 }
 
 const ROUNDS: usize = 10;
