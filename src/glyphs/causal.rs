@@ -237,7 +237,7 @@ mod tests {
             near(share(&world, other), chance);
             near(
                 share(&world, |e| e.attributes.font == 30 && e.label == 1),
-                { 0.5 * (correlation + chance) / 3.0 },
+                0.5 * (correlation + chance) / 3.0,
             );
         }
     }

@@ -5,6 +5,8 @@
 //! first three principal components of these descriptions, each scaled to unit variance, are the coordinates; then
 //! points closer than [`SEPARATION`] are pushed apart. Plain f64 arithmetic in a fixed order: the same bits everywhere.
 
+use rayon::prelude::*;
+
 use super::atlas::GRID;
 use super::{Atlas, Attributes, CHARACTERS};
 
@@ -86,7 +88,7 @@ fn shape(distances: &[f32]) -> [f64; SHAPE] {
 fn embed<'a>(
     items: usize,
     parts: usize,
-    shape: impl Fn(usize, usize) -> &'a [f64; SHAPE],
+    shape: impl Fn(usize, usize) -> &'a [f64; SHAPE] + Sync,
 ) -> Vec<[f32; 3]> {
     let product = |a: &[f64; SHAPE], b: &[f64; SHAPE]| {
         let mut sums = [0.0; 8];
@@ -97,13 +99,11 @@ fn embed<'a>(
         }
         sums.iter().sum::<f64>()
     };
-    let mut gram = vec![vec![0.0; items]; items];
-    for i in 0..items {
-        for j in 0..=i {
-            gram[i][j] = (0..parts).map(|p| product(shape(i, p), shape(j, p))).sum();
-            gram[j][i] = gram[i][j];
-        }
-    }
+    let row = |i: usize| -> Vec<f64> {
+        let of_pair = |j| (0..parts).map(|p| product(shape(i, p), shape(j, p))).sum();
+        (0..items).map(of_pair).collect()
+    };
+    let mut gram: Vec<Vec<f64>> = (0..items).into_par_iter().map(row).collect();
     centre(&mut gram);
     let components = principal_components(&gram);
     let mut points: Vec<[f64; 3]> = (0..items)
