@@ -86,7 +86,8 @@ pub fn true_boundary(contours: &[Vec<Edge>]) -> Vec<Edge> {
 }
 
 fn length(edge: &Edge) -> f64 {
-    (edge.to[0] - edge.from[0]).hypot(edge.to[1] - edge.from[1])
+    let [x, y] = [0, 1].map(|k| edge.to[k] - edge.from[k]);
+    (x * x + y * y).sqrt()
 }
 
 /// True if the winding number is zero on exactly one side of `piece`.
