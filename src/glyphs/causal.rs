@@ -360,5 +360,19 @@ mod tests {
             assert_eq!(world(9, k), [first, second]);
         }
         assert!(world(0, 0).iter().all(Vec::is_empty));
+        let named = |fonts: &[usize]| {
+            let faces = fonts.iter().map(|&f| atlas.fonts().faces[f].name.clone());
+            faces.collect::<Vec<_>>().join(", ")
+        };
+        // All arithmetic up to here is exact or rounded as IEEE 754 says, hence the same on every machine.
+        let [first, second] = world(0, 6);
+        assert_eq!(
+            named(&first),
+            "Essays 1743, Ferrite Core DX Black, Blankenburg"
+        );
+        assert_eq!(
+            named(&second),
+            "Lemonada Bold, Monofur, Dancing Script Bold"
+        );
     }
 }

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder};
 use rayon::prelude::*;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Atlas, CHARACTERS, Drawing, Example, GlyphError, Model, World};
@@ -23,8 +22,7 @@ const CHUNK: usize = 1024;
 pub const MOST_IMAGES: usize = 1_000_000;
 
 /// What an image is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
     Train,
     Validation,

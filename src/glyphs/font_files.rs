@@ -138,3 +138,52 @@ impl OutlineBuilder for Pen {
         self.finished.contours.extend(self.open.take());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::random::{Draws, Stream};
+
+    fn fixture(name: &str) -> PathBuf {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fonts");
+        fixtures.join(name)
+    }
+
+    #[test]
+    fn truetype_and_opentype_outlines_are_read() {
+        let blocks = read_file(&fixture("blocks.ttf")).unwrap();
+        assert_eq!(blocks.name, "Foil Blocks");
+        // A box with two round corners and a hole.
+        let first = &blocks.outlines[0].contours;
+        assert_eq!(first.len(), 2);
+        let round = |p: &&Piece| matches!(p, Piece::Quadratic(..));
+        assert_eq!(first[0].pieces.iter().filter(round).count(), 2);
+        let diamonds = read_file(&fixture("diamonds.otf")).unwrap();
+        let first = &diamonds.outlines[0].contours;
+        let curved = |p: &&Piece| matches!(p, Piece::Cubic(..));
+        assert_eq!(first[0].pieces.iter().filter(curved).count(), 4);
+    }
+
+    #[test]
+    fn damaged_files_are_read_or_refused_without_a_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("damaged");
+        for name in ["blocks.ttf", "diamonds.otf"] {
+            let whole = std::fs::read(fixture(name)).unwrap();
+            for index in 0..200 {
+                let mut draws = Draws::new(4, Stream::BOOTSTRAP, index);
+                let mut bytes = whole.clone();
+                for _ in 0..8 {
+                    let at = draws.index_below(bytes.len()).unwrap();
+                    bytes[at] = draws.next_u32() as u8;
+                }
+                bytes.truncate(draws.index_below(2 * whole.len()).unwrap());
+                std::fs::write(&path, &bytes).unwrap();
+                if let Ok(face) = read_file(&path) {
+                    let glyphs = face.outlines.iter().map(super::super::Glyph::new);
+                    assert!(glyphs.flat_map(|g| g.distances).all(f32::is_finite));
+                }
+            }
+        }
+    }
+}

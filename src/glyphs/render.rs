@@ -12,7 +12,8 @@
 //! 7. noise, clip to [0, 1], times 255, truncated to u8                                ([`quantise`])
 //!
 //! So a glyph is white on black, and black on white if inverse. Positive rotation takes the x axis towards the y axis,
-//! which points down: clockwise as seen. The three colour channels are equal.
+//! which points down: clockwise as seen. The three colour channels are equal. The benchmark of the paper bex also
+//! stretches the contrast of each image; here ink and ground are pure from the start.
 
 use super::atlas::{GRID, REACH, SPACING};
 use super::{Atlas, Glyph, GlyphError};
