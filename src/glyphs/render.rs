@@ -68,8 +68,10 @@ impl Default for Drawing {
 /// Where a glyph lies in an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Placement {
-    /// Pixels per unit of the glyph.
+    /// Pixels per unit of the glyph, s.
     pub side: f32,
+    /// Units of the glyph per pixel, 1/s.
+    pub unit: f32,
     /// Centre of the glyph in pixels.
     pub centre: [f32; 2],
     /// Half extent of the turned box in pixels.
@@ -95,6 +97,7 @@ impl Placement {
         let centre = [0, 1].map(|k| middle + position[k] * (middle - extent[k]).max(0.0));
         Self {
             side,
+            unit: 1.0 / side,
             centre,
             extent,
             sin,
@@ -104,7 +107,7 @@ impl Placement {
 
     /// A point of the image, in pixels, in the coordinates of the glyph.
     pub fn to_glyph(&self, point: [f32; 2]) -> [f32; 2] {
-        let [x, y] = [0, 1].map(|k| (point[k] - self.centre[k]) / self.side);
+        let [x, y] = [0, 1].map(|k| (point[k] - self.centre[k]) * self.unit);
         [self.cos * x + self.sin * y, self.cos * y - self.sin * x]
     }
 }
@@ -114,11 +117,12 @@ impl Placement {
 pub fn sample(glyph: &Glyph, point: [f32; 2]) -> f32 {
     let inner = point.map(|v| v.clamp(-REACH, REACH));
     let beyond = (point[0] - inner[0]).abs() + (point[1] - inner[1]).abs();
-    let at = inner.map(|v| (v + REACH) / SPACING);
-    let cell = at.map(|v| (v as usize).min(GRID - 2));
+    let at = inner.map(|v| (v + REACH) * (1.0 / SPACING));
+    let cell = at.map(|v| (v as u32).min(GRID as u32 - 2));
     let [fx, fy] = [0, 1].map(|k| at[k] - cell[k] as f32);
-    let upper = &glyph.distances[cell[1] * GRID + cell[0]..];
-    let [a, b, c, d] = [upper[0], upper[1], upper[GRID], upper[GRID + 1]];
+    let first = cell[1] as usize * GRID + cell[0] as usize;
+    let corners = &glyph.distances[first..first + GRID + 2];
+    let [a, b, c, d] = [corners[0], corners[1], corners[GRID], corners[GRID + 1]];
     let top = a + fx * (b - a);
     let bottom = c + fx * (d - c);
     top + fy * (bottom - top) + beyond
@@ -127,7 +131,7 @@ pub fn sample(glyph: &Glyph, point: [f32; 2]) -> f32 {
 /// How much of a pixel is covered whose centre is `distance` pixels outside of the glyph: a cubic step of width
 /// [`EDGE`] with a continuous derivative.
 pub fn coverage(distance: f32) -> f32 {
-    let t = (0.5 - distance / EDGE).clamp(0.0, 1.0);
+    let t = (0.5 - distance * (1.0 / EDGE)).clamp(0.0, 1.0);
     t * t * (3.0 - 2.0 * t)
 }
 
@@ -195,13 +199,15 @@ impl Drawing {
         attributes: &Attributes,
         noise: &mut Draws,
     ) -> Option<Vec<u8>> {
-        let image = self.intensities(atlas, attributes)?;
-        let noisy = |v: f32| v + self.pixel_noise * noise.normal() as f32;
-        Some(if self.pixel_noise > 0.0 {
-            image.into_iter().map(noisy).map(quantise).collect()
-        } else {
-            image.into_iter().map(quantise).collect()
-        })
+        let mut image = self.intensities(atlas, attributes)?;
+        if self.pixel_noise > 0.0 {
+            let mut normal = vec![0.0; image.len()];
+            noise.fill_normal(&mut normal);
+            for (value, normal) in image.iter_mut().zip(normal) {
+                *value += self.pixel_noise * normal;
+            }
+        }
+        Some(image.into_iter().map(quantise).collect())
     }
 }
 
