@@ -18,7 +18,7 @@ use crate::stats::random::{Draws, Stream};
 /// Settings of the causal model; the defaults are the paper's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Model {
-    /// How many characters occur, from the first on.
+    /// How many characters occur, from the first on: all 48, or 47 as published.
     pub characters: usize,
     /// Number of typefaces tied to a class, half of them to each; 0 for none.
     pub spurious: usize,
@@ -84,6 +84,15 @@ impl Model {
         }
     }
 
+    /// Which characters occur: `exact` for all of them, `published` for those of [`Model::published`].
+    pub fn protocol(&self) -> &'static str {
+        if self.characters == CHARACTERS.len() {
+            "exact"
+        } else {
+            "published"
+        }
+    }
+
     /// Refuses settings outside their range, and more tied typefaces than there are.
     pub fn check(&self, fonts: usize) -> Result<(), GlyphError> {
         let refuse = |name, expected: &str, found: String| {
@@ -93,9 +102,9 @@ impl Model {
                 found,
             })
         };
-        if !(2..=CHARACTERS.len()).contains(&self.characters) {
-            let expected = format!("2 to {}", CHARACTERS.len());
-            return refuse("characters", &expected, self.characters.to_string());
+        if !(CHARACTERS.len() - 1..=CHARACTERS.len()).contains(&self.characters) {
+            let expected = "all 48, or 47 as published";
+            return refuse("characters", expected, self.characters.to_string());
         }
         if self.spurious > fonts || self.spurious % 2 == 1 {
             let expected = format!("an even number of the {fonts} typefaces, or 0 for none");

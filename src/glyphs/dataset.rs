@@ -285,6 +285,7 @@ fn summary(
     json!({
         "schema": "foil.glyphs/1",
         "foil": env!("CARGO_PKG_VERSION"),
+        "protocol": model.protocol(),
         "images": plan.n,
         "seed": plan.seed,
         "size": plan.drawing.size,

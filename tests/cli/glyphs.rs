@@ -130,6 +130,7 @@ fn the_published_protocol_has_no_test_set() {
     let output = render(&folder, "out", &more);
     succeeds(&output);
     let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["protocol"], "published");
     assert_eq!(printed["model"]["characters"], 47);
     assert_eq!(printed["splits"]["train"], 8);
     assert_eq!(printed["splits"]["test"], 0);
