@@ -11,7 +11,7 @@ use super::progress::Bar;
 use super::{UsageError, print};
 use crate::glyphs::dataset::{self, Plan, Shares};
 use crate::glyphs::sheet::Sheet;
-use crate::glyphs::{Atlas, CHARACTERS, Drawing, Fonts, GlyphError, Model};
+use crate::glyphs::{Atlas, Drawing, Fonts, GlyphError, Model};
 
 /// Images of characters with known attributes.
 #[derive(Args)]
@@ -207,10 +207,11 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
 
 fn sheet(args: &SheetArgs) -> anyhow::Result<()> {
     let atlas = open_atlas(args.fonts.as_ref())?;
+    let whole = Sheet::whole(&atlas, args.cell);
     let sheet = Sheet {
-        cell: args.cell,
-        rows: args.rows.unwrap_or(atlas.font_count()),
-        columns: args.columns.unwrap_or(CHARACTERS.len()),
+        rows: args.rows.unwrap_or(whole.rows),
+        columns: args.columns.unwrap_or(whole.columns),
+        ..whole
     };
     let (width, height, pixels) = sheet.draw(&atlas).map_err(blame)?;
     let mut bytes = Vec::new();

@@ -159,7 +159,7 @@ impl Draws {
     }
 
     /// Fills a slice with standard normals in single precision (Box–Muller of 24 random bits each, so none is beyond
-    /// 5.9). For noise on many values: four times as fast as [`Draws::normal`], and another sequence.
+    /// 5.9). For noise on many values: twice as fast as [`Draws::normal`], and another sequence.
     pub fn fill_normal(&mut self, out: &mut [f32]) {
         const UNIT: f32 = 1.0 / (1 << 24) as f32;
         for pair in out.chunks_mut(2) {
