@@ -2,6 +2,7 @@
 
 mod conformance;
 mod devices;
+mod glyphs;
 mod metric;
 mod progress;
 mod score;
@@ -34,6 +35,8 @@ enum Command {
     Score(Box<score::ScoreArgs>),
     /// Compute one metric on plain arrays.
     Metric(Box<metric::MetricArgs>),
+    /// Render images of characters whose causes are all known.
+    Glyphs(glyphs::GlyphsArgs),
     /// List, check, fetch and import network weights.
     Weights(weights::WeightsArgs),
     /// List the devices foil can compute on.
@@ -65,6 +68,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     let done = match &cli.command {
         Command::Score(args) => score::run(args),
         Command::Metric(args) => metric::run(args).map(|()| true),
+        Command::Glyphs(args) => glyphs::run(args).map(|()| true),
         Command::Weights(args) => weights::run(args).map(|()| true),
         Command::Devices(args) => devices::run(args).map(|()| true),
         Command::Conformance(args) => conformance::run(args),
