@@ -7,6 +7,7 @@
 //! - [`tensor`] states what a device must do ([`tensor::Backend`]) and holds the devices;
 //! - [`nets`] holds the networks, each written once against that trait;
 //! - [`metrics`] are pure functions from features, logits and pixels to scores, with [`stats`] below them;
+//! - [`glyphs`] renders images of characters whose causes are all known;
 //! - [`score`] runs all of it over a folder of pairs and [`report`] writes the results;
 //! - [`conformance`] proves the numbers on golden data; [`cli`] is the command line.
 //!
@@ -30,6 +31,7 @@
 
 pub mod cli;
 pub mod conformance;
+pub mod glyphs;
 pub mod images;
 pub mod metrics;
 pub mod nets;

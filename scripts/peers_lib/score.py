@@ -1,9 +1,10 @@
 """`peers score`: a whole evaluation beside the same as a Python script, from cold start to written files.
 
-50 pairs of photographs; LPIPS (AlexNet), FID with 64 features, a ResNet-50 classifier and two oracles (ResNet-18,
-MobileNetV2); results as JSON and CSV. The script uses torchmetrics, torchvision and a DataLoader; foil reads the same
-state dicts through model cards. The classifiers have 10 classes; their weights are seeded, and their last layer such
-that the images get different classes.
+50 pairs of photographs; LPIPS (AlexNet), FID with 64 features, a classifier and two oracles; results as JSON and CSV.
+Once with small networks, where images and start-up count, and once with a ResNet-50, where its arithmetic is most of
+the work on both sides. The script uses torchmetrics, torchvision and a DataLoader; foil reads the same state dicts
+through model cards. The classifiers have 10 classes; their weights are seeded, and their last layer such that the
+images get different classes.
 
 Values must agree: LPIPS, FID, every share, every predicted class, and the classifier's probabilities. A network that
 calls all images the same would agree with anything: that counts as disagreement.
@@ -21,7 +22,9 @@ from .inside import SEED, SIDE
 from .nets import bench
 from .tools import FID_TOLERANCE, LPIPS_TOLERANCE
 
-CLASSIFIER, ORACLES, TARGET = "resnet50", ["resnet18", "mobilenet_v2"], 0
+# Classifier and oracles.
+COMMITTEES = [("mobilenet_v2", ["resnet18", "squeezenet1_1"]), ("resnet50", ["resnet18", "mobilenet_v2"])]
+TARGET = 0
 MOST_TIME, MOST_MEMORY = 0.25, 0.3
 PROBABILITY_TOLERANCE = 1e-4
 
@@ -37,7 +40,8 @@ def run(setting, args):
         setting.inside("make-images", find_photos(args.photos), folder, pairs)
         setting.inside("make-checkpoints", folder / "torch")
         make_models(setting, folder, args.worker or bench("worker"))
-        return compare(setting, folder, pairs, repeats)
+        # All are run, also if one disagrees.
+        return all([compare(setting, folder, pairs, repeats, *committee) for committee in COMMITTEES])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -46,22 +50,22 @@ def make_models(setting, folder, worker):
     models = folder / "models"
     models.mkdir()
     with Worker([worker], core_sets([1])[0]) as foil:
-        for name in (CLASSIFIER, *ORACLES):
+        for name in sorted({name for classifier, oracles in COMMITTEES for name in (classifier, *oracles)}):
             foil.ask("export", name, folder / "weights.safetensors")
             setting.inside("make-state", name, folder / "weights.safetensors", folder / "originals", models / f"{name}.pth")
             Path(models, f"{name}.toml").write_text(
                 f'name = "{name}"\narchitecture = "{name}"\nfile = "{name}.pth"\n')
 
 
-def compare(setting, folder, pairs, repeats):
+def compare(setting, folder, pairs, repeats, classifier, committee):
     environment = {"TORCH_HOME": str(folder / "torch"), "FOIL_HOME": str(folder / "foil-home"), **setting.environment}
     places = [str(folder / "originals"), str(folder / "counterfactuals")]
     models = folder / "models"
-    oracles = [word for name in ORACLES for word in ("--oracle", models / f"{name}.toml")]
+    oracles = [word for name in committee for word in ("--oracle", models / f"{name}.toml")]
     commands = {
-        "peer": [setting.python, LIB / "inside.py", "score", *places, models, CLASSIFIER, *ORACLES, str(TARGET)],
+        "peer": [setting.python, LIB / "inside.py", "score", *places, models, classifier, *committee, str(TARGET)],
         "foil": [setting.foil, "score", "--originals", places[0], "--counterfactuals", places[1], "--classifier",
-                 models / f"{CLASSIFIER}.toml", *oracles, "--target", str(TARGET), "--metrics", "validity,lpips,fid",
+                 models / f"{classifier}.toml", *oracles, "--target", str(TARGET), "--metrics", "validity,lpips,fid",
                  "--fid-resize", "antialias", "--quiet", "--out"],
     }
     runs, cores_of = {}, core_sets([1, 2])
@@ -73,8 +77,8 @@ def compare(setting, folder, pairs, repeats):
                 runs.setdefault((side, len(cores)), []).append(Run([*command, str(out)], cores, environment))
         print(f"score: round {repeat + 1} of {repeats} done", file=sys.stderr)
 
-    print(f"{pairs} pairs of {SIDE}x{SIDE} PNG, seed {SEED}; medians of {repeats} alternated cold runs; **bold** misses "
-          "its target.\n")
+    print(f"\n{classifier} with the oracles {' and '.join(committee)}: {pairs} pairs of {SIDE}x{SIDE} PNG, seed {SEED}; "
+          f"medians of {repeats} alternated cold runs; **bold** misses its target.\n")
     rows = []
     for cores in map(len, cores_of):
         theirs, ours = runs["peer", cores], runs["foil", cores]
@@ -87,12 +91,12 @@ def compare(setting, folder, pairs, repeats):
     print(table(["cores", "script s", "foil s", f"ratio (≤ {MOST_TIME})", "script CPU s", "foil CPU s", "ratio",
                  "script peak MB", "foil peak MB", f"ratio (≤ {MOST_MEMORY})"], rows))
     print()
-    rows, agree = values(folder / "peer", folder / "foil")
+    rows, agree = values(folder / "peer", folder / "foil", committee)
     print(table(["value", "script", "foil", "difference", "allowed", "agree"], rows))
     return agree
 
 
-def values(peer, foil):
+def values(peer, foil, committee):
     """Rows of the table of values, and whether all agree."""
     rows, all_agree = [], True
 
@@ -110,7 +114,7 @@ def values(peer, foil):
         add(name, f"{a:.8g}", f"{b:.8g}", abs(a - b) / (abs(a) or 1), allowed)
 
     theirs, ours = (list(csv.DictReader(open(place / "pairs.csv"))) for place in (peer, foil))
-    for column in ["source", "classifier", *(f"oracle/{name}" for name in ORACLES)]:
+    for column in ["source", "classifier", *(f"oracle/{name}" for name in committee)]:
         other = sum(a[column] != b[column] for a, b in zip(theirs, ours, strict=True))
         kinds = [len({row[column] for row in side}) for side in (theirs, ours)]
         add(f"predicted: {column}", *(f"{kind} classes" for kind in kinds), other, 0 if min(kinds) > 1 else -1)

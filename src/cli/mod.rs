@@ -2,6 +2,7 @@
 
 mod conformance;
 mod devices;
+mod glyphs;
 mod metric;
 mod progress;
 mod score;
@@ -35,6 +36,8 @@ enum Command {
     Score(Box<score::ScoreArgs>),
     /// Compute one metric on plain arrays.
     Metric(Box<metric::MetricArgs>),
+    /// Render images of characters whose causes are all known.
+    Glyphs(glyphs::GlyphsArgs),
     /// List, check, fetch and import network weights.
     Weights(weights::WeightsArgs),
     /// Train small networks on images with known attributes.
@@ -68,6 +71,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     let done = match &cli.command {
         Command::Score(args) => score::run(args),
         Command::Metric(args) => metric::run(args).map(|()| true),
+        Command::Glyphs(args) => glyphs::run(args).map(|()| true),
         Command::Weights(args) => weights::run(args).map(|()| true),
         Command::Train(args) => train::run(args).map(|()| true),
         Command::Devices(args) => devices::run(args).map(|()| true),

@@ -1,6 +1,7 @@
 //! The real binary, as a user calls it: one behaviour per test.
 
 mod folders;
+mod glyphs;
 mod inputs;
 mod metric;
 mod odd_files;

@@ -278,27 +278,18 @@ x86_lanes!(
     _mm512_max_ps _mm512_min_ps
 );
 
-/// Asks for the cache line of a value that will be read soon; any address will do.
+/// Asks for the cache line of a value that will be read, or written, soon; any address will do.
 #[inline(always)]
-pub fn prefetch(at: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; it never faults.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
-}
-
-/// Asks for the cache line of a value that will be written soon; any address will do.
-#[inline(always)]
-pub fn prefetch_for_writing(at: *const f32) {
+pub fn prefetch<const FOR_WRITING: bool>(at: *const f32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; it reads nothing and never faults.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        if FOR_WRITING {
+            _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+        } else {
+            _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

@@ -7,7 +7,7 @@
 use std::mem::MaybeUninit;
 
 use super::functions::activated;
-use super::simd::{Lanes, Plain, prefetch, prefetch_for_writing};
+use super::simd::{Lanes, Plain, prefetch};
 use crate::tensor::Activation;
 
 /// A run of input values that lie side by side: where it starts below a window, and how long it is.
@@ -200,16 +200,16 @@ unsafe fn sums<V: Kernels, const P: usize>(tile: &Tile<'_>) {
         // These lines would otherwise be waited for one by one.
         if let End::Output(place) = tile.end {
             for p in 0..P {
-                prefetch_for_writing(place.to.wrapping_add(p * place.pixel));
+                prefetch::<true>(place.to.wrapping_add(p * place.pixel));
             }
             if !place.residual.is_null() {
                 for p in 0..P {
-                    prefetch(place.residual.wrapping_add(p * place.residual_pixel));
+                    prefetch::<false>(place.residual.wrapping_add(p * place.residual_pixel));
                 }
             }
         }
         for line in 0..tile.next.lines {
-            prefetch(tile.next.from.wrapping_add(line * LINE));
+            prefetch::<false>(tile.next.from.wrapping_add(line * LINE));
         }
         let mut weights = tile.weights;
         for run in tile.runs {

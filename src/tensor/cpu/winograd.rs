@@ -1,9 +1,10 @@
-//! Winograd's minimal filtering F(4×4, 3×3): 36 products for 16 outputs instead of 144.
+//! Winograd's minimal filtering with tiles of 6×6 inputs: F(4×4, 3×3), 36 products for 16 outputs instead of 144, and
+//! F(2×2, 5×5), 36 for 4 outputs instead of 100.
 //!
-//! Tiles of 6×6 inputs (of all images of the batch, one after another) are transformed, multiplied with transformed
-//! weights as 36 matrix products on the micro-kernel of `tile`, and transformed back to 4×4 outputs. Weights are
-//! transformed in f64 and rounded once. The interpolation points are 0, ±1/√2, ±√2 and ∞: with the usual 0, ±1, ±2, ∞
-//! errors are twice as large, and the largest ones four times.
+//! Tiles (of all images of the batch, one after another) are transformed, multiplied with transformed weights as 36
+//! matrix products on the micro-kernel of `tile`, and transformed back to outputs. Weights are transformed in f64 and
+//! rounded once. The interpolation points are 0, ±1/√2, ±√2 and ∞: with the usual 0, ±1, ±2, ∞ errors are twice as
+//! large, and the largest ones four times.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -16,8 +17,6 @@ use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tile::{self, Ahead, End, Kernels, Run, Start, Tile};
 use crate::tensor::{Conv, Shape};
 
-/// Outputs of a tile along one side.
-const SIDE: usize = 4;
 /// Inputs of a tile along one side, and in all.
 const REACH: usize = 6;
 const POINTS: usize = REACH * REACH;
@@ -34,20 +33,34 @@ const SKEW: usize = 16;
 const A: f64 = std::f64::consts::FRAC_1_SQRT_2;
 const B: f64 = std::f64::consts::SQRT_2;
 
-/// The transform of the weights: powers of each point over its distances from all others.
-const G: [[f64; 3]; REACH] = [
-    [1.0, 0.0, 0.0],
-    [-2.0 / 3.0, -2.0 / 3.0 * A, -1.0 / 3.0],
-    [-2.0 / 3.0, 2.0 / 3.0 * A, -1.0 / 3.0],
-    [1.0 / 6.0, B / 6.0, 1.0 / 3.0],
-    [1.0 / 6.0, -B / 6.0, 1.0 / 3.0],
-    [0.0, 0.0, 1.0],
-];
+/// The transform of a line of weights: powers of each point over its distances from all others.
+fn weight_matrix(taps: usize) -> Vec<[f64; REACH]> {
+    let points = [0.0, A, -A, B, -B];
+    let line = |k: usize| {
+        let mut line = [0.0; REACH];
+        for (i, &p) in points.iter().enumerate() {
+            let others = points.iter().enumerate().filter(|&(j, _)| j != i);
+            let distances: f64 = others.map(|(_, q)| p - q).product();
+            line[i] = p.powi(k as i32) / distances;
+        }
+        line[REACH - 1] = if k + 1 == taps { 1.0 } else { 0.0 };
+        line
+    };
+    (0..taps).map(line).collect()
+}
+
+/// Outputs of a tile along one side.
+fn side(spec: &Conv) -> usize {
+    REACH + 1 - spec.kernel[0]
+}
 
 /// Whether this is the faster way. Depends on the layer and the size of an image, not on the batch.
 pub fn applies(spec: &Conv, out: Shape) -> bool {
-    let tiles = out.h.div_ceil(SIDE) * out.w.div_ceil(SIDE);
-    let shape = spec.kernel == [3, 3] && spec.stride == 1 && spec.groups == 1;
+    if !matches!(spec.kernel, [3, 3] | [5, 5]) {
+        return false;
+    }
+    let tiles = out.h.div_ceil(side(spec)) * out.w.div_ceil(side(spec));
+    let shape = spec.stride == 1 && spec.groups == 1;
     // With few tiles the larger weights are read for too little work.
     let worth = tiles >= 9 || (tiles >= 4 && spec.inputs * spec.outputs <= 256 * 256);
     shape && spec.inputs.is_multiple_of(16) && spec.outputs >= 16 && worth
@@ -57,11 +70,16 @@ pub fn applies(spec: &Conv, out: Shape) -> bool {
 pub fn transform(spec: &Conv, dense: &Dense) -> Dense {
     let (block, inputs) = (dense.block, spec.inputs);
     let blocks = spec.outputs.div_ceil(block);
+    let matrix = weight_matrix(spec.kernel[0]);
     let mut values = Buffer::lasting(blocks * POINTS * inputs * block);
     values
         .par_chunks_mut(POINTS * inputs * block)
-        .zip(dense.values.par_chunks(9 * inputs * block))
-        .for_each(|(to, from)| transform_block(to, from, inputs, block));
+        .zip(
+            dense
+                .values
+                .par_chunks(matrix.len() * matrix.len() * inputs * block),
+        )
+        .for_each(|(to, from)| transform_block(to, from, &matrix, inputs, block));
     let mut bias = Buffer::lasting(dense.bias.len());
     bias.copy_from_slice(&dense.bias);
     Dense {
@@ -72,23 +90,30 @@ pub fn transform(spec: &Conv, dense: &Dense) -> Dense {
 }
 
 for_each_isa! {
-    /// One block of outputs, `[9][input][block]` to `[36][input][block]`.
-    fn transform_block(to: &mut [f32], from: &[f32], inputs: usize, block: usize) {
+    /// One block of outputs, `[taps²][input][block]` to `[36][input][block]`.
+    fn transform_block(to: &mut [f32], from: &[f32], matrix: &[[f64; REACH]], inputs: usize, block: usize) {
+        let taps = matrix.len();
         for input in 0..inputs {
             for lane in 0..block {
-                let mut half = [[0.0f64; 3]; REACH];
-                for (half, g) in half.iter_mut().zip(&G) {
-                    for x in 0..3 {
-                        for y in 0..3 {
-                            let w = from[((3 * y + x) * inputs + input) * block + lane];
-                            half[x] += g[y] * f64::from(w);
+                // Columns first: `[x][i]`.
+                let mut half = [[0.0f64; REACH]; REACH];
+                for (y, line) in matrix.iter().enumerate() {
+                    for (x, half) in half.iter_mut().enumerate().take(taps) {
+                        let w = f64::from(from[((taps * y + x) * inputs + input) * block + lane]);
+                        for i in 0..REACH {
+                            half[i] += line[i] * w;
                         }
                     }
                 }
-                for (i, half) in half.iter().enumerate() {
-                    for (j, g) in G.iter().enumerate() {
-                        let value = half[0] * g[0] + half[1] * g[1] + half[2] * g[2];
-                        to[((i * REACH + j) * inputs + input) * block + lane] = value as f32;
+                for i in 0..REACH {
+                    let mut whole = [0.0f64; REACH];
+                    for (line, half) in matrix.iter().zip(&half) {
+                        for j in 0..REACH {
+                            whole[j] += line[j] * half[i];
+                        }
+                    }
+                    for (j, value) in whole.iter().enumerate() {
+                        to[((i * REACH + j) * inputs + input) * block + lane] = *value as f32;
                     }
                 }
             }
@@ -101,8 +126,9 @@ pub fn run(spec: &Conv, x: &[f32], shape: Shape, out: Shape, weights: &Dense, ou
     let plan = Plan {
         shape,
         out,
-        rows: out.h.div_ceil(SIDE),
-        columns: out.w.div_ceil(SIDE),
+        side: side(spec),
+        rows: out.h.div_ceil(side(spec)),
+        columns: out.w.div_ceil(side(spec)),
         zeros: Buffer::zeroed(shape.c),
         chunks: tile::chunks(
             std::iter::once(Run {
@@ -146,6 +172,9 @@ pub fn run(spec: &Conv, x: &[f32], shape: Shape, out: Shape, weights: &Dense, ou
 struct Plan {
     shape: Shape,
     out: Shape,
+    /// Outputs of a tile along one side.
+    side: usize,
+    /// Tiles of an image.
     rows: usize,
     columns: usize,
     /// What lies outside of an image.
@@ -164,8 +193,8 @@ fn corner(plan: &Plan, tile: usize) -> [usize; 3] {
     let within = tile % per_image;
     [
         tile / per_image,
-        within / plan.columns * SIDE,
-        within % plan.columns * SIDE,
+        within / plan.columns * plan.side,
+        within % plan.columns * plan.side,
     ]
 }
 
@@ -249,16 +278,11 @@ fn tiles_kernel<V: Kernels>(
                 unsafe {
                     let from = products.as_ptr().add(h * POINTS * out_point + t * block);
                     let bias = weights.bias[b * block..(b + 1) * block].as_ptr();
-                    output_tile::<V>(
-                        spec,
-                        plan,
-                        corner(plan, tile),
-                        from,
-                        out_point,
-                        bias,
-                        output,
-                        b,
-                    );
+                    let at = corner(plan, tile);
+                    match plan.side {
+                        4 => output_tile::<V, 4>(spec, plan, at, from, out_point, bias, output, b),
+                        _ => output_tile::<V, 2>(spec, plan, at, from, out_point, bias, output, b),
+                    }
                 }
             }
         }
@@ -334,7 +358,7 @@ fn input_line<V: Lanes>(d: [V; REACH]) -> [V; REACH] {
 #[inline(always)]
 // The indices are those of the matrices.
 #[allow(clippy::too_many_arguments, clippy::needless_range_loop)]
-unsafe fn output_tile<V: Kernels>(
+unsafe fn output_tile<V: Kernels, const SIDE: usize>(
     spec: &Conv,
     plan: &Plan,
     [image, row, column]: [usize; 3],
@@ -359,13 +383,13 @@ unsafe fn output_tile<V: Kernels>(
                 for (i, value) in column.iter_mut().enumerate() {
                     *value = V::load(from.add((i * REACH + j) * point + half * n));
                 }
-                let column = output_line(column);
+                let column = output_line::<V, SIDE>(column);
                 for i in 0..SIDE {
                     lines[i][j] = column[i];
                 }
             }
             for (i, line) in lines.iter().enumerate() {
-                let line = output_line(*line);
+                let line = output_line::<V, SIDE>(*line);
                 for j in 0..SIDE {
                     let to = done.add(((i * SIDE + j) * 2 + half) * n);
                     line[j].plus(bias).store(to);
@@ -382,17 +406,23 @@ unsafe fn output_tile<V: Kernels>(
 
 /// `Aᵀ m` of six values.
 #[inline(always)]
-fn output_line<V: Lanes>(m: [V; REACH]) -> [V; SIDE] {
+fn output_line<V: Lanes, const SIDE: usize>(m: [V; REACH]) -> [V; SIDE] {
     let (near, far) = (m[1].plus(m[2]), m[3].plus(m[4]));
     let (near_step, far_step) = (m[1].minus(m[2]), m[3].minus(m[4]));
     let [a, b] = [V::splat(A as f32), V::splat(B as f32)];
-    let [a3, b3] = [V::splat((A * A * A) as f32), V::splat((B * B * B) as f32)];
     let zero = V::splat(0.0);
-    [
-        m[0].plus(near).plus(far),
-        zero.plus_product(near_step, a).plus_product(far_step, b),
-        zero.plus_product(near, V::splat(0.5))
-            .plus_product(far, V::splat(2.0)),
-        m[5].plus_product(near_step, a3).plus_product(far_step, b3),
-    ]
+    let mut line = [zero; SIDE];
+    line[0] = m[0].plus(near).plus(far);
+    // The point at infinity belongs to the last output.
+    if SIDE == 2 {
+        line[1] = m[5].plus_product(near_step, a).plus_product(far_step, b);
+        return line;
+    }
+    let [a3, b3] = [V::splat((A * A * A) as f32), V::splat((B * B * B) as f32)];
+    line[1] = zero.plus_product(near_step, a).plus_product(far_step, b);
+    line[2] = zero
+        .plus_product(near, V::splat(0.5))
+        .plus_product(far, V::splat(2.0));
+    line[3] = m[5].plus_product(near_step, a3).plus_product(far_step, b3);
+    line
 }

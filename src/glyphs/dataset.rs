@@ -1,0 +1,404 @@
+//! A folder of glyph images: `images/NNNNNN.png`, `attributes.csv` with one row per image, and `dataset.json` with all
+//! settings.
+//!
+//! Image i is a function of (settings, seed, i): it has the same bytes for any number of threads and any number of
+//! images. Which split it belongs to comes from a random order of all images, hence depends on their number too.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::{ExtendedColorType, ImageEncoder};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Atlas, CHARACTERS, Drawing, Example, GlyphError, Model, World};
+use crate::stats::random::{Draws, Stream};
+
+/// Images between two reports of progress.
+const CHUNK: usize = 1024;
+
+/// Most images of a folder: what six digits can number.
+pub const MOST_IMAGES: usize = 1_000_000;
+
+/// What an image is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    Train,
+    Validation,
+    Test,
+}
+
+impl Split {
+    pub const ALL: [Split; 3] = [Split::Train, Split::Validation, Split::Test];
+
+    /// As `attributes.csv` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Split::Train => "train",
+            Split::Validation => "validation",
+            Split::Test => "test",
+        }
+    }
+}
+
+/// Percentages for training, validation and test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares(pub [f64; 3]);
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self([60.0, 20.0, 20.0])
+    }
+}
+
+impl Shares {
+    /// The split of the benchmark's code: no test set.
+    pub fn published() -> Self {
+        Self([80.0, 20.0, 0.0])
+    }
+
+    /// Refuses what does not add up to 100.
+    pub fn check(&self) -> Result<(), GlyphError> {
+        let sum: f64 = self.0.iter().sum();
+        if self.0.iter().all(|share| *share >= 0.0) && (sum - 100.0).abs() < 1e-6 {
+            return Ok(());
+        }
+        Err(GlyphError::Setting {
+            name: "--split",
+            expected: "percentages for train, validation and test that add up to 100".to_owned(),
+            found: self.0.map(|share| share.to_string()).join(","),
+        })
+    }
+
+    /// The split of each of `n` images: the first ones of a random order are for training, the last ones for test.
+    pub fn assign(&self, n: usize, seed: u64) -> Vec<Split> {
+        let end = |share: f64| ((share / 100.0 * n as f64).round() as usize).min(n);
+        let (train, validation) = (end(self.0[0]), end(self.0[0] + self.0[1]));
+        let mut splits = vec![Split::Test; n];
+        let order = Draws::new(seed, Stream::GLYPH_SPLIT, 0).permutation(n);
+        for (place, image) in order.into_iter().enumerate() {
+            if place < train {
+                splits[image] = Split::Train;
+            } else if place < validation {
+                splits[image] = Split::Validation;
+            }
+        }
+        splits
+    }
+}
+
+/// What to render.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Plan {
+    pub n: usize,
+    pub seed: u64,
+    pub drawing: Drawing,
+    pub model: Model,
+    pub shares: Shares,
+}
+
+impl Plan {
+    fn check(&self) -> Result<(), GlyphError> {
+        self.drawing.check()?;
+        self.shares.check()?;
+        if (1..=MOST_IMAGES).contains(&self.n) {
+            return Ok(());
+        }
+        Err(GlyphError::Setting {
+            name: "--n",
+            expected: format!("1 to {MOST_IMAGES} images"),
+            found: self.n.to_string(),
+        })
+    }
+}
+
+/// Image `index` of a world with its causes: grey pixels, row by row. `None` if the atlas has other typefaces than the
+/// world.
+pub fn image(
+    atlas: &Atlas,
+    world: &World,
+    drawing: &Drawing,
+    index: u64,
+) -> Option<(Example, Vec<u8>)> {
+    let example = world.example(index);
+    let mut noise = Draws::new(world.seed, Stream::GLYPH_NOISE, index);
+    let pixels = drawing.pixels(atlas, &example.attributes, &mut noise)?;
+    Some((example, pixels))
+}
+
+/// Renders the images of `plan` into `folder`, which must be new or empty unless `replace`; then the images and tables
+/// of a former run are replaced. Returns the content of `dataset.json`.
+pub fn write(
+    atlas: &Atlas,
+    plan: &Plan,
+    folder: &Path,
+    replace: bool,
+    progress: &mut dyn FnMut(&str, usize, usize),
+) -> Result<Value, GlyphError> {
+    plan.check()?;
+    plan.model.check(atlas.font_count())?;
+    let images = prepare(folder, replace)?;
+    let world = World::new(plan.model, plan.seed, atlas)?;
+    let splits = plan.shares.assign(plan.n, plan.seed);
+    let mut examples = Vec::with_capacity(plan.n);
+    for start in (0..plan.n).step_by(CHUNK) {
+        let chunk = start..(start + CHUNK).min(plan.n);
+        let done: Vec<Example> = chunk
+            .into_par_iter()
+            .map(|index| {
+                let path = images.join(file_name(index));
+                let fail = |source| GlyphError::Write {
+                    path: path.clone(),
+                    source,
+                };
+                let (example, grey) = image(atlas, &world, &plan.drawing, index as u64)
+                    .ok_or_else(|| fail(io::Error::other("no such glyph")))?;
+                let bytes = png(&grey, plan.drawing.size).map_err(fail)?;
+                std::fs::write(&path, bytes).map_err(fail)?;
+                Ok(example)
+            })
+            .collect::<Result<_, _>>()?;
+        examples.extend(done);
+        progress("images", examples.len(), plan.n);
+    }
+    let table = table(atlas, &examples, &splits);
+    let summary = summary(atlas, plan, &world, &examples, &splits);
+    let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
+    text.push('\n');
+    for (name, bytes) in [
+        ("attributes.csv", table),
+        ("dataset.json", text.into_bytes()),
+    ] {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).map_err(|source| GlyphError::Write { path, source })?;
+    }
+    Ok(summary)
+}
+
+fn file_name(index: usize) -> String {
+    format!("{index:06}.png")
+}
+
+/// Makes `folder/images`; with `replace` removes the numbered images in it.
+fn prepare(folder: &Path, replace: bool) -> Result<PathBuf, GlyphError> {
+    let fail = |path: &Path| {
+        let path = path.to_owned();
+        |source| GlyphError::Write { path, source }
+    };
+    let filled = match std::fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(fail(folder)(error)),
+    };
+    if filled && !replace {
+        return Err(GlyphError::NotEmpty {
+            path: folder.to_owned(),
+        });
+    }
+    let images = folder.join("images");
+    std::fs::create_dir_all(&images).map_err(fail(&images))?;
+    for entry in std::fs::read_dir(&images).map_err(fail(&images))? {
+        let path = entry.map_err(fail(&images))?.path();
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+        let number = name.as_deref().and_then(|n| n.strip_suffix(".png"));
+        if number.is_some_and(|n| n.len() == 6 && n.bytes().all(|b| b.is_ascii_digit())) {
+            std::fs::remove_file(&path).map_err(fail(&path))?;
+        }
+    }
+    Ok(images)
+}
+
+/// A PNG of three equal channels.
+fn png(grey: &[u8], size: usize) -> io::Result<Vec<u8>> {
+    let colour: Vec<u8> = grey.iter().flat_map(|&v| [v; 3]).collect();
+    let mut bytes = Vec::new();
+    PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::NoFilter)
+        .write_image(&colour, size as u32, size as u32, ExtendedColorType::Rgb8)
+        .map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+/// The text of `attributes.csv`.
+fn table(atlas: &Atlas, examples: &[Example], splits: &[Split]) -> Vec<u8> {
+    let mut text = String::from(
+        "index,file,split,character,character_text,font,font_name,inverse,scale,x,y,rotation,parity,label\n",
+    );
+    for (index, (example, split)) in examples.iter().zip(splits).enumerate() {
+        let a = &example.attributes;
+        let name = atlas
+            .fonts()
+            .faces
+            .get(a.font)
+            .map_or("", |f| f.name.as_str());
+        let row = [
+            index.to_string(),
+            format!("images/{}", file_name(index)),
+            split.name().to_owned(),
+            a.character.to_string(),
+            CHARACTERS
+                .get(a.character)
+                .map_or(String::new(), char::to_string),
+            a.font.to_string(),
+            quoted(name),
+            u8::from(a.inverse).to_string(),
+            a.scale.to_string(),
+            a.x.to_string(),
+            a.y.to_string(),
+            a.rotation.to_string(),
+            example.parity.to_string(),
+            example.label.to_string(),
+        ];
+        text.push_str(&row.join(","));
+        text.push('\n');
+    }
+    text.into_bytes()
+}
+
+/// A field of a CSV file.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The content of `dataset.json`.
+fn summary(
+    atlas: &Atlas,
+    plan: &Plan,
+    world: &World,
+    examples: &[Example],
+    splits: &[Split],
+) -> Value {
+    let model = &plan.model;
+    let faces = &atlas.fonts().faces;
+    let tied = |fonts: &[usize]| -> Vec<Value> {
+        let known = fonts.iter().filter_map(|&f| Some((f, faces.get(f)?)));
+        known
+            .map(|(font, face)| json!({"font": font, "name": face.name}))
+            .collect()
+    };
+    let of_split = |split: Split| splits.iter().filter(|s| **s == split).count();
+    let of_label = |label: u8| examples.iter().filter(|e| e.label == label).count();
+    json!({
+        "schema": "foil.glyphs/1",
+        "foil": env!("CARGO_PKG_VERSION"),
+        "protocol": model.protocol(),
+        "images": plan.n,
+        "seed": plan.seed,
+        "size": plan.drawing.size,
+        "fonts": faces.len(),
+        "pixel_noise": plan.drawing.pixel_noise,
+        "model": {
+            "characters": model.characters,
+            "spurious": model.spurious,
+            "correlation": model.correlation,
+            "label_noise": model.label_noise,
+            "inverse": model.inverse,
+            "scale": model.scale,
+            "scale_spread": model.scale_spread,
+            "rotation_spread": model.rotation_spread,
+            "translation": model.translation,
+        },
+        "spurious_fonts": {"label_0": tied(&world.spurious[0]), "label_1": tied(&world.spurious[1])},
+        "split_percent": plan.shares.0,
+        "splits": {
+            "train": of_split(Split::Train),
+            "validation": of_split(Split::Validation),
+            "test": of_split(Split::Test),
+        },
+        "labels": {"0": of_label(0), "1": of_label(1)},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain_plan(n: usize) -> Plan {
+        Plan {
+            n,
+            seed: 5,
+            model: Model {
+                spurious: 0,
+                ..Model::default()
+            },
+            ..Plan::default()
+        }
+    }
+
+    #[test]
+    fn splits_have_the_stated_sizes_and_a_random_order() {
+        let splits = Shares::default().assign(1000, 3);
+        let count = |split| splits.iter().filter(|s| **s == split).count();
+        assert_eq!(Split::ALL.map(count), [600, 200, 200]);
+        let in_first_half = splits[..500].iter().filter(|s| **s == Split::Train).count();
+        // Hypergeometric with standard deviation 7.7.
+        assert!((260..340).contains(&in_first_half), "{in_first_half}");
+        let published = Shares::published().assign(7, 0);
+        assert_eq!(published.iter().filter(|s| **s == Split::Train).count(), 6);
+        assert!(!published.contains(&Split::Test));
+        assert!(Shares([50.0, 20.0, 20.0]).check().is_err());
+        assert!(Shares([120.0, -20.0, 0.0]).check().is_err());
+        assert!(Shares([f64::NAN, 50.0, 50.0]).check().is_err());
+    }
+
+    #[test]
+    fn an_image_does_not_depend_on_threads_or_on_the_number_of_images() {
+        let atlas = Atlas::embedded().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let render = |name: &str, n: usize, threads: usize| {
+            let path = folder.path().join(name);
+            let pool = rayon::ThreadPoolBuilder::new();
+            let pool = pool.num_threads(threads).build().unwrap();
+            let done =
+                pool.install(|| write(&atlas, &plain_plan(n), &path, false, &mut |_, _, _| {}));
+            done.unwrap();
+            path
+        };
+        let (one, two) = (render("one", 12, 1), render("two", 20, 2));
+        let again = render("again", 20, 1);
+        for index in 0..12 {
+            let name = format!("images/{index:06}.png");
+            let bytes = std::fs::read(one.join(&name)).unwrap();
+            assert_eq!(bytes, std::fs::read(two.join(&name)).unwrap());
+        }
+        for name in ["attributes.csv", "dataset.json", "images/000019.png"] {
+            let bytes = std::fs::read(two.join(name)).unwrap();
+            assert_eq!(bytes, std::fs::read(again.join(name)).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_former_run_is_replaced_only_when_asked_for() {
+        let atlas = Atlas::embedded().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let render = |n, replace| {
+            write(
+                &atlas,
+                &plain_plan(n),
+                folder.path(),
+                replace,
+                &mut |_, _, _| {},
+            )
+        };
+        render(5, false).unwrap();
+        std::fs::write(folder.path().join("images/notes.txt"), "mine").unwrap();
+        assert!(matches!(render(2, false), Err(GlyphError::NotEmpty { .. })));
+        render(2, true).unwrap();
+        let mut names: Vec<_> = std::fs::read_dir(folder.path().join("images"))
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["000000.png", "000001.png", "notes.txt"]);
+    }
+
+    #[test]
+    fn names_with_commas_are_quoted() {
+        assert_eq!(quoted("Plain Sans"), "Plain Sans");
+        assert_eq!(quoted("A, \"B\""), "\"A, \"\"B\"\"\"");
+    }
+}
