@@ -61,7 +61,7 @@ fn a_network_in_steady_state_allocates_nothing_large() {
         weight: vec![1.0; 64],
         bias: vec![0.0; 64],
         epsilon: 1e-5,
-..Default::default()
+        ..Default::default()
     };
     let images = vec![100u8; 96 * 96 * 3];
     // One thread: which thread holds how much scratch at once is then the same every time.

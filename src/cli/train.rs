@@ -143,9 +143,13 @@ impl Layout {
 
 pub fn run(args: &TrainArgs) -> Result<()> {
     match &args.what {
-        What::Classifier(args) => {
-            classifier("classifier", &args.common, args.target, Layout::Resnet18, None)
-        }
+        What::Classifier(args) => classifier(
+            "classifier",
+            &args.common,
+            args.target,
+            Layout::Resnet18,
+            None,
+        ),
         What::Oracle(args) => {
             classifier("oracle", &args.common, args.target, Layout::PlainCnn, None)
         }
@@ -155,7 +159,13 @@ pub fn run(args: &TrainArgs) -> Result<()> {
                 steps: args.attack_steps,
             };
             let target = TargetName::Label;
-            classifier("robust", &args.common, target, Layout::PlainCnn, Some(attack))
+            classifier(
+                "robust",
+                &args.common,
+                target,
+                Layout::PlainCnn,
+                Some(attack),
+            )
         }
         What::Encoder(args) => learn("encoder", args, Target::Attributes, Layout::PlainCnn, None),
     }
@@ -245,7 +255,12 @@ fn learn(
         |progress| {
             let mean = smooth.map_or(progress.loss, |s| 0.98 * s + 0.02 * progress.loss);
             smooth = Some(mean);
-            bar.update_with("steps", progress.step, progress.steps, &format!("loss {mean:.4}"));
+            bar.update_with(
+                "steps",
+                progress.step,
+                progress.steps,
+                &format!("loss {mean:.4}"),
+            );
         },
     )?;
     bar.finish();
@@ -260,7 +275,9 @@ fn learn(
             }
         }
     }
-    let note = found.iter().map(|(name, value)| format!("{name} {value:.4}"));
+    let note = found
+        .iter()
+        .map(|(name, value)| format!("{name} {value:.4}"));
     let note = note.collect::<Vec<_>>().join(", ");
     let sha = write(args, architecture, &dict, data.size, &meaning, what, &note)?;
     let _ = std::fs::remove_file(checkpoint_path(&args.out));
@@ -293,8 +310,14 @@ fn write(
     train::write_weights(&args.out, dict)?;
     let bytes = std::fs::read(&args.out).with_context(|| args.out.display().to_string())?;
     let sha = sha256(&bytes);
-    let stem = args.out.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
-    let file = args.out.file_name().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+    let stem = args
+        .out
+        .file_stem()
+        .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+    let file = args
+        .out
+        .file_name()
+        .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
     let labels = match meaning.target {
         Target::Label if meaning.labels == 2 => "labels = [\"even\", \"odd\"]\n",
         _ => "",

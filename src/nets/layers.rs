@@ -1,9 +1,7 @@
 //! Building layers from named tensors.
 
 use super::{NetError, Prediction};
-use crate::tensor::{
-    Activation, Array, Backend, BatchNorm, Conv, Layer, Norm, StateDict, Then,
-};
+use crate::tensor::{Activation, Array, Backend, BatchNorm, Conv, Layer, Norm, StateDict, Then};
 
 /// A state dict seen below a name prefix.
 #[derive(Clone)]

@@ -24,7 +24,9 @@ impl<B: Backend> PlainCnn<B> {
             let spec = Conv::square(inputs, outputs, 3)
                 .padding(1)
                 .activation(Activation::Relu);
-            let conv = at.at("conv").conv_bn(&at.at("norm"), backend, spec, EPSILON)?;
+            let conv = at
+                .at("conv")
+                .conv_bn(&at.at("norm"), backend, spec, EPSILON)?;
             convs.push(conv);
             inputs = outputs;
         }

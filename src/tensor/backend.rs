@@ -1,8 +1,6 @@
 //! What a device must be able to do.
 
-use super::{
-    Activation, Array, Attention, Conv, Layer, Norm, Pool, Resize, Shape, TensorError,
-};
+use super::{Activation, Array, Attention, Conv, Layer, Norm, Pool, Resize, Shape, TensorError};
 
 /// One piece of a concatenation over channels. A device may compute a piece straight into its place.
 pub enum Part<'a, B: Backend + ?Sized> {

@@ -114,7 +114,11 @@ pub fn step(
                     values[i] = (value - decay * value - rate * move_by) as f32;
                 }
             });
-        variable.set(&Tensor::from_vec(values, variable.shape(), variable.device())?)?;
+        variable.set(&Tensor::from_vec(
+            values,
+            variable.shape(),
+            variable.device(),
+        )?)?;
     }
     Ok(())
 }

@@ -51,7 +51,10 @@ impl Attack {
 }
 
 fn norm(values: impl Iterator<Item = f32>) -> f64 {
-    values.map(|v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt()
+    values
+        .map(|v| f64::from(v) * f64::from(v))
+        .sum::<f64>()
+        .sqrt()
 }
 
 /// One step of one image, back into the ball and into the range of pixels.

@@ -54,7 +54,9 @@ pub fn write(path: &Path, state: &State, plan: &BTreeMap<String, String>) -> Res
 
 /// Writes the weights of a finished network.
 pub fn write_weights(path: &Path, dict: &StateDict) -> Result<()> {
-    let arrays = dict.iter().map(|(name, array)| (name.to_owned(), array.shape.clone(), &array.data[..]));
+    let arrays = dict
+        .iter()
+        .map(|(name, array)| (name.to_owned(), array.shape.clone(), &array.data[..]));
     save(path, arrays.collect(), HashMap::new())
 }
 
@@ -66,7 +68,8 @@ fn save(
 ) -> Result<()> {
     let views = arrays.into_iter().map(|(name, shape, data)| {
         let view = TensorView::new(Dtype::F32, shape, bytemuck::cast_slice(data));
-        view.map(|view| (name, view)).map_err(|e| file_error(path, e))
+        view.map(|view| (name, view))
+            .map_err(|e| file_error(path, e))
     });
     let views = views.collect::<Result<Vec<_>>>()?;
     let bytes = safetensors::serialize(views, Some(metadata)).map_err(|e| file_error(path, e))?;
@@ -82,7 +85,8 @@ fn save(
 pub fn read(path: &Path, plan: &BTreeMap<String, String>) -> Result<State> {
     let bytes = std::fs::read(path).map_err(|e| file_error(path, e))?;
     let corrupt = |what: String| {
-        let what = format!("not a whole checkpoint ({what}). Delete it and start anew without --resume");
+        let what =
+            format!("not a whole checkpoint ({what}). Delete it and start anew without --resume");
         file_error(path, what)
     };
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| corrupt(e.to_string()))?;

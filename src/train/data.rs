@@ -58,7 +58,9 @@ impl Data {
         };
         let reader = csv::Reader::from_path(&table);
         let mut reader = reader.map_err(|e| {
-            fault(format!("{e}. --data wants a folder that `foil glyphs render` wrote"))
+            fault(format!(
+                "{e}. --data wants a folder that `foil glyphs render` wrote"
+            ))
         })?;
         let rows: std::result::Result<Vec<Row>, _> = reader.deserialize().collect();
         let rows = rows.map_err(|e| fault(e.to_string()))?;
@@ -70,9 +72,9 @@ impl Data {
         let Some(first) = images.first() else {
             return Err(fault("it names no images".into()));
         };
-        let size = first.width as usize;
+        let size = first.width;
         for (row, image) in rows.iter().zip(&images) {
-            if image.width as usize != size || image.height as usize != size {
+            if image.width != size || image.height != size {
                 return Err(fault(format!(
                     "{} is {}x{}, the first image {size}x{size}: all must be squares of one size",
                     row.file, image.width, image.height
@@ -86,7 +88,9 @@ impl Data {
     /// Indices of the images of a split.
     pub fn split(&self, split: Split) -> Vec<usize> {
         let rows = self.rows.iter().enumerate();
-        rows.filter(|(_, row)| row.split == split).map(|(i, _)| i).collect()
+        rows.filter(|(_, row)| row.split == split)
+            .map(|(i, _)| i)
+            .collect()
     }
 
     /// Pixels of one image.

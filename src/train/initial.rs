@@ -31,7 +31,9 @@ impl Initial {
         let mut draws = Draws::new(self.seed, Stream::INITIAL_WEIGHTS, self.count);
         self.count += 1;
         let len: usize = shape.iter().product();
-        let data = (0..len).map(|_| (draws.normal() * deviation) as f32).collect();
+        let data = (0..len)
+            .map(|_| (draws.normal() * deviation) as f32)
+            .collect();
         let shape = shape.to_vec();
         self.dict.insert(name, Array { shape, data });
     }
@@ -92,11 +94,23 @@ pub fn resnet18(seed: u64, width: usize, outputs: usize) -> StateDict {
         let channels = width << stage;
         for block in 0..2 {
             let at = format!("layer{}.{block}", stage + 1);
-            net.conv_bn(&format!("{at}.conv1"), &format!("{at}.bn1"), &[channels, inputs, 3, 3]);
-            net.conv_bn(&format!("{at}.conv2"), &format!("{at}.bn2"), &[channels, channels, 3, 3]);
+            net.conv_bn(
+                &format!("{at}.conv1"),
+                &format!("{at}.bn1"),
+                &[channels, inputs, 3, 3],
+            );
+            net.conv_bn(
+                &format!("{at}.conv2"),
+                &format!("{at}.bn2"),
+                &[channels, channels, 3, 3],
+            );
             if stage > 0 && block == 0 {
                 let down = format!("{at}.downsample");
-                net.conv_bn(&format!("{down}.0"), &format!("{down}.1"), &[channels, inputs, 1, 1]);
+                net.conv_bn(
+                    &format!("{down}.0"),
+                    &format!("{down}.1"),
+                    &[channels, inputs, 1, 1],
+                );
             }
             inputs = channels;
         }
@@ -106,7 +120,13 @@ pub fn resnet18(seed: u64, width: usize, outputs: usize) -> StateDict {
 }
 
 /// ConvNeXt of torchvision with other widths and depths, and a stem of `patch × patch` pixels.
-pub fn convnext(seed: u64, patch: usize, widths: &[usize], depths: &[usize], outputs: usize) -> StateDict {
+pub fn convnext(
+    seed: u64,
+    patch: usize,
+    widths: &[usize],
+    depths: &[usize],
+    outputs: usize,
+) -> StateDict {
     let mut net = Initial::new(seed);
     let mut channels = 3;
     for (stage, (&width, &depth)) in widths.iter().zip(depths).enumerate() {
@@ -139,7 +159,11 @@ pub fn plain_cnn(seed: u64, widths: &[usize], outputs: usize) -> StateDict {
     let mut inputs = 3;
     for (i, &width) in widths.iter().flat_map(|w| [w, w]).enumerate() {
         let at = format!("features.{i}");
-        net.conv_bn(&format!("{at}.conv"), &format!("{at}.norm"), &[width, inputs, 3, 3]);
+        net.conv_bn(
+            &format!("{at}.conv"),
+            &format!("{at}.norm"),
+            &[width, inputs, 3, 3],
+        );
         inputs = width;
     }
     net.last("head", &[outputs, inputs]);

@@ -36,9 +36,14 @@ pub struct Meaning {
 
 impl Meaning {
     pub fn new(target: Target, data: &Data, items: &[usize]) -> Self {
-        let count = |value: fn(&Row) -> usize| data.rows.iter().map(value).max().map_or(0, |m| m + 1);
+        let count =
+            |value: fn(&Row) -> usize| data.rows.iter().map(value).max().map_or(0, |m| m + 1);
         let numbers = std::array::from_fn(|k| {
-            let values = || items.iter().map(|&i| f64::from(data.rows[i].continuous()[k]));
+            let values = || {
+                items
+                    .iter()
+                    .map(|&i| f64::from(data.rows[i].continuous()[k]))
+            };
             let n = items.len().max(1) as f64;
             let mean = values().sum::<f64>() / n;
             let variance = values().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
@@ -73,7 +78,12 @@ impl Meaning {
             Target::Font => vec![("font", 0, self.fonts, font)],
             Target::Attributes => vec![
                 ("font", NUMBERS, self.fonts, font),
-                ("character", NUMBERS + self.fonts, self.characters, character),
+                (
+                    "character",
+                    NUMBERS + self.fonts,
+                    self.characters,
+                    character,
+                ),
             ],
         }
     }

@@ -66,7 +66,7 @@ fn every_operation<B: Backend>(b: &B, images: &Array) -> Vec<(String, Vec<Vec<u3
         weight: random_values("w", 24),
         bias: random_values("b", 24),
         epsilon: 1e-6,
-..Default::default()
+        ..Default::default()
     };
     keep("layer norm".into(), &b.layer_norm(&x, &norm).unwrap());
     let modulation = b.view(

@@ -109,14 +109,13 @@ pub fn norms_and_attention<B: Backend>(b: &B) {
         weight: random_values("w", c),
         bias: random_values("b", c),
         epsilon: 1e-5,
-..Default::default()
+        ..Default::default()
     };
     let x = up(b, &random("x", [2, 6, 3, 3]));
     refused("five weights", b.layer_norm(&x, &norm(5)));
     let uneven = Norm {
         bias: vec![0.0; 5],
         ..norm(6)
-..Default::default()
     };
     refused("five biases", b.layer_norm(&x, &uneven));
     let group = |groups: usize, c: usize, modulation: Option<&B::Tensor>| {

@@ -16,7 +16,7 @@ fn norm(channels: usize) -> Norm {
         weight: random_values("norm weight", channels),
         bias: random_values("norm bias", channels),
         epsilon: EPSILON,
-..Default::default()
+        ..Default::default()
     }
 }
 

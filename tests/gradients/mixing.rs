@@ -22,7 +22,7 @@ fn norm(c: usize) -> Norm {
         weight: coarse("norm weight", [c]).data,
         bias: coarse("norm bias", [c]).data,
         epsilon: EPSILON,
-..Default::default()
+        ..Default::default()
     }
 }
 
@@ -117,7 +117,7 @@ fn scale_and_shift_in_training() {
         weight: array(&hosts[1], [6]).data,
         bias: array(&hosts[2], [6]).data,
         epsilon: EPSILON,
-..Default::default()
+        ..Default::default()
     };
     for (which, activation) in ACTIVATIONS.into_iter().enumerate() {
         for modulated in [false, true] {

@@ -23,7 +23,7 @@ fn gradients(n: usize) -> Vec<Vec<u32>> {
         weight: coarse("w", [24]).data,
         bias: coarse("b", [24]).data,
         epsilon: 1e-5,
-..Default::default()
+        ..Default::default()
     };
     let prepare = |spec: Conv| {
         let shape = [
@@ -88,7 +88,7 @@ fn gradients(n: usize) -> Vec<Vec<u32>> {
                 weight: norm.weight[..8].to_vec(),
                 bias: norm.bias[..8].to_vec(),
                 epsilon: 1e-5,
-..Default::default()
+                ..Default::default()
             },
         )
         .unwrap();

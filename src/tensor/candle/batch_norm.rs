@@ -45,7 +45,7 @@ impl TrainBatchNorm {
     fn statistics(&self, x: View<'_>) -> [Vec<f32>; 2] {
         let c = x.shape.c;
         let pixels = x.data.len() / c.max(1);
-        let mean: Vec<f64> = sums(x, |x, sums| add(x, sums))
+        let mean: Vec<f64> = sums(x, add)
             .iter()
             .map(|s| s / pixels as f64)
             .collect();
@@ -61,15 +61,16 @@ impl TrainBatchNorm {
         if let Some(running) = &self.running {
             let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
             let unbiased = pixels as f64 / (pixels.max(2) - 1) as f64;
-            let mix = |old: f32, new: f64| {
-                ((1.0 - MOMENTUM) * f64::from(old) + MOMENTUM * new) as f32
-            };
+            let mix =
+                |old: f32, new: f64| ((1.0 - MOMENTUM) * f64::from(old) + MOMENTUM * new) as f32;
             for i in 0..c {
                 running.mean[i] = mix(running.mean[i], mean[i]);
                 running.variance[i] = mix(running.variance[i], variance[i] * unbiased);
             }
         }
-        let deviation = variance.iter().map(|v| (1.0 / (v + self.epsilon).sqrt()) as f32);
+        let deviation = variance
+            .iter()
+            .map(|v| (1.0 / (v + self.epsilon).sqrt()) as f32);
         [centre, deviation.collect()]
     }
 }
@@ -164,7 +165,12 @@ impl Operation<3> for TrainBatchNorm {
 
     fn forward(&self, [x, weight, bias]: [View<'_>; 3]) -> Output {
         let [centre, deviation] = self.found.get_or_init(|| self.statistics(x));
-        let scale: Vec<f32> = weight.data.iter().zip(deviation).map(|(w, d)| w * d).collect();
+        let scale: Vec<f32> = weight
+            .data
+            .iter()
+            .zip(deviation)
+            .map(|(w, d)| w * d)
+            .collect();
         let mut y = vec![0.0; x.data.len()];
         let band = BAND * x.shape.c.max(1);
         y.par_chunks_mut(band)
@@ -181,7 +187,9 @@ impl Operation<3> for TrainBatchNorm {
         [input, ..]: [bool; 3],
     ) -> Result<[Gradient; 3], TensorError> {
         let Some([centre, deviation]) = self.found.get() else {
-            return Err(TensorError::Device("a batch norm ran back before forth".into()));
+            return Err(TensorError::Device(
+                "a batch norm ran back before forth".into(),
+            ));
         };
         let c = x.shape.c.max(1);
         let (band, pixels) = (BAND * c, (x.data.len() / c) as f64);
@@ -198,7 +206,12 @@ impl Operation<3> for TrainBatchNorm {
         let sums = total(&parts, 2 * c);
         let dx = Gradient::when(input, || {
             let means: Vec<f32> = sums.iter().map(|s| (s / pixels) as f32).collect();
-            let scale: Vec<f32> = weight.data.iter().zip(deviation).map(|(w, d)| w * d).collect();
+            let scale: Vec<f32> = weight
+                .data
+                .iter()
+                .zip(deviation)
+                .map(|(w, d)| w * d)
+                .collect();
             let mut dx = vec![0.0; x.data.len()];
             dx.par_chunks_mut(band)
                 .zip(x.data.par_chunks(band).zip(g.data.par_chunks(band)))

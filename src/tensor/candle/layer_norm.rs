@@ -46,7 +46,7 @@ impl Operation<3> for TrainLayerNorm {
             weight: weight.data.to_vec(),
             bias: bias.data.to_vec(),
             epsilon: self.epsilon,
-..Default::default()
+            ..Default::default()
         };
         forward(x, &norm)
     }

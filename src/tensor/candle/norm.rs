@@ -45,7 +45,7 @@ impl GroupNorm {
                     weight: weight.to_vec(),
                     bias: bias.to_vec(),
                     epsilon: self.epsilon,
-..Default::default()
+                    ..Default::default()
                 }
             }
             (None, Some(norm)) => norm.clone(),
@@ -53,7 +53,7 @@ impl GroupNorm {
                 weight: Vec::new(),
                 bias: Vec::new(),
                 epsilon: self.epsilon,
-..Default::default()
+                ..Default::default()
             },
         }
     }

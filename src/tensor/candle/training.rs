@@ -67,8 +67,14 @@ impl Training {
         }
         for (prefix, running) in &self.running {
             let running = running.lock().unwrap_or_else(PoisonError::into_inner);
-            for (name, values) in [("running_mean", &running.mean), ("running_var", &running.variance)] {
-                now.insert(&format!("{prefix}{name}"), Array::new([values.len()], values.clone())?);
+            for (name, values) in [
+                ("running_mean", &running.mean),
+                ("running_var", &running.variance),
+            ] {
+                now.insert(
+                    format!("{prefix}{name}"),
+                    Array::new([values.len()], values.clone())?,
+                );
             }
         }
         Ok(now)
@@ -209,9 +215,12 @@ impl Backend for Training {
     }
 
     fn layer_norm(&self, x: &Tensor, norm: &Norm) -> Result<Tensor, TensorError> {
-        let [weight, bias] = ["weight", "bias"].map(|end| self.variable(&format!("{}{end}", norm.name)));
+        let [weight, bias] =
+            ["weight", "bias"].map(|end| self.variable(&format!("{}{end}", norm.name)));
         match (weight, bias) {
-            (Some(weight), Some(bias)) => Candle.trainable_layer_norm(x, weight, bias, norm.epsilon),
+            (Some(weight), Some(bias)) => {
+                Candle.trainable_layer_norm(x, weight, bias, norm.epsilon)
+            }
             _ => Candle.layer_norm(x, norm),
         }
     }
@@ -224,7 +233,8 @@ impl Backend for Training {
         modulation: Option<&Tensor>,
         activation: Activation,
     ) -> Result<Tensor, TensorError> {
-        let [weight, bias] = ["weight", "bias"].map(|end| self.variable(&format!("{}{end}", norm.name)));
+        let [weight, bias] =
+            ["weight", "bias"].map(|end| self.variable(&format!("{}{end}", norm.name)));
         match (weight, bias) {
             (Some(weight), Some(bias)) => {
                 let norm = TrainableNorm {
