@@ -8,6 +8,7 @@
 //! - [`nets`] holds the networks, each written once against that trait;
 //! - [`metrics`] are pure functions from features, logits and pixels to scores, with [`stats`] below them;
 //! - [`glyphs`] renders images of characters whose causes are all known;
+//! - [`diffusion`] turns noise into images and [`train`] makes small networks;
 //! - [`score`] runs all of it over a folder of pairs and [`report`] writes the results;
 //! - [`conformance`] proves the numbers on golden data; [`cli`] is the command line.
 //!
@@ -31,6 +32,7 @@
 
 pub mod cli;
 pub mod conformance;
+pub mod diffusion;
 pub mod glyphs;
 pub mod images;
 pub mod metrics;

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use foil::nets::{Architecture, Classifier, UnetEncoderConfig, build};
+use foil::diffusion::{Betas, Schedule, noised, variational_bound};
+use foil::nets::{
+    Architecture, Autoencoder, Classifier, Unet, UnetConfig, UnetEncoderConfig, build,
+};
 use foil::tensor::candle::Training;
 use foil::tensor::{Array, Backend, StateDict, cpu::Cpu};
-use foil::train::{self, AdamW, Plan, losses::cross_entropy};
+use foil::train::losses::{cross_entropy, mean_square};
+use foil::train::{self, AdamW, Plan, UnetLayout, denoising};
 
 /// Images of two kinds that a small network can tell apart: stripes along rows or columns, with noise.
 fn images(items: &[usize]) -> (Array, Vec<usize>) {
@@ -87,49 +91,142 @@ fn trained(architecture: Architecture, initial: StateDict, plan: &Plan) -> (Stat
 }
 
 /// The gradient of every parameter against differences of the loss.
+fn check_gradients(
+    what: &str,
+    dict: &StateDict,
+    loss_at: impl Fn(&StateDict) -> (Training, candle_core::Tensor),
+) {
+    let (training, loss) = loss_at(dict);
+    let gradients = loss.backward().unwrap();
+    let mut checked = 0;
+    for (name, variable) in training.variables() {
+        let gradient = gradients.get(variable.as_tensor());
+        let gradient = gradient.unwrap_or_else(|| panic!("{what}: {name} has no gradient"));
+        let gradient = gradient.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let largest = (0..gradient.len())
+            .max_by(|&a, &b| gradient[a].abs().total_cmp(&gradient[b].abs()))
+            .unwrap();
+        // The largest one only: others drown in the rounding of the loss.
+        if gradient[largest].abs() < 2e-2 {
+            continue;
+        }
+        let moved = |by: f32| {
+            let mut dict = dict.clone();
+            let mut array = dict.get(name).unwrap().clone();
+            array.data[largest] += by;
+            dict.insert(name, array);
+            f64::from(loss_at(&dict).1.to_scalar::<f32>().unwrap())
+        };
+        let step = 3e-4;
+        let slope = (moved(step) - moved(-step)) / f64::from(2.0 * step);
+        let found = f64::from(gradient[largest]);
+        assert!(
+            (slope - found).abs() <= 0.03 * found.abs() + 2e-3,
+            "{what} {name}[{largest}]: {found}, by differences {slope}"
+        );
+        checked += 1;
+    }
+    assert!(checked >= 5, "{what}: {checked} gradients checked");
+}
+
 #[test]
 fn gradients_of_all_parameters_are_those_of_the_loss() {
     let items: Vec<usize> = (0..6).collect();
     for (architecture, dict) in networks() {
-        let loss_at = |dict: &StateDict| {
+        check_gradients(architecture.name(), &dict, |dict| {
             let training = Training::new(dict, |_| false).unwrap();
             let net = build(architecture, &training, dict, &UnetEncoderConfig::default()).unwrap();
             let loss = loss_of(&training, net.as_ref(), &items);
             (training, loss)
-        };
-        let (training, loss) = loss_at(&dict);
-        let gradients = loss.backward().unwrap();
-        let mut checked = 0;
-        for (name, variable) in training.variables() {
-            let gradient = gradients.get(variable.as_tensor());
-            let gradient =
-                gradient.unwrap_or_else(|| panic!("{architecture}: {name} has no gradient"));
-            let gradient = gradient.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-            let largest = (0..gradient.len())
-                .max_by(|&a, &b| gradient[a].abs().total_cmp(&gradient[b].abs()))
-                .unwrap();
-            // The largest one only: others drown in the rounding of the loss.
-            if gradient[largest].abs() < 2e-2 {
-                continue;
-            }
-            let moved = |by: f32| {
-                let mut dict = dict.clone();
-                let mut array = dict.get(name).unwrap().clone();
-                array.data[largest] += by;
-                dict.insert(name, array);
-                f64::from(loss_at(&dict).1.to_scalar::<f32>().unwrap())
-            };
-            let step = 3e-4;
-            let slope = (moved(step) - moved(-step)) / f64::from(2.0 * step);
-            let found = f64::from(gradient[largest]);
-            assert!(
-                (slope - found).abs() <= 0.03 * found.abs() + 2e-3,
-                "{architecture} {name}[{largest}]: {found}, by differences {slope}"
-            );
-            checked += 1;
-        }
-        assert!(checked >= 5, "{architecture}: {checked} gradients checked");
+        });
     }
+}
+
+#[test]
+fn gradients_of_an_autoencoder_are_those_of_the_loss() {
+    let (x, _) = images(&[0, 1, 2]);
+    check_gradients("autoencoder", &train::autoencoder(4, 3, 6), |dict| {
+        let training = Training::new(dict, |_| false).unwrap();
+        let net = Autoencoder::new(&training, dict).unwrap();
+        let x = training.upload(&x).unwrap();
+        let loss = mean_square(&net.reconstruct(&training, &x).unwrap(), &x).unwrap();
+        (training, loss)
+    });
+}
+
+/// Learning the noise; the variance is the next test's.
+#[test]
+fn gradients_of_a_denoiser_are_those_of_the_loss() {
+    let (dict, schedule) = (denoiser(), Schedule::new(Betas::Linear, 50).unwrap());
+    let (x, _) = images(&[0, 1, 2]);
+    let draw = denoising::Draw::new(&schedule, &x.shape, 1, 0);
+    check_gradients("denoiser", &dict, |dict| {
+        let training = Training::new(dict, |_| false).unwrap();
+        let net = Unet::new(&training, dict, heads()).unwrap();
+        let loss = denoising::loss(&training, &net, &schedule, &x, &draw).unwrap();
+        (training, loss)
+    });
+}
+
+/// The bound does not move the predicted noise, and moves the variance along its slope.
+#[test]
+fn the_bound_is_learnt_by_the_variance_alone() {
+    let schedule = Schedule::new(Betas::Linear, 50).unwrap();
+    let (clean, _) = images(&[0, 1, 2, 3]);
+    let draw = denoising::Draw::new(&schedule, &clean.shape, 2, 5);
+    let at = [0, 1, 20, 49];
+    let noisy = noised(&schedule, &clean, &draw.noise, &at);
+    let mut output = Array::zeros([4, 6, 16, 16]);
+    for (i, v) in output.data.iter_mut().enumerate() {
+        *v = ((i * 7919) % 1009) as f32 / 504.5 - 1.0;
+    }
+    let (value, slope) = variational_bound(&schedule, &clean, &noisy, &output, &at).unwrap();
+    assert!(value > 0.0 && slope.shape == clean.shape);
+    for (image, pixel) in [(0, 5), (0, 300), (1, 17), (2, 500), (3, 700)] {
+        let moved = |by: f32| {
+            let mut output = output.clone();
+            output.data[image * 1536 + 768 + pixel] += by;
+            variational_bound(&schedule, &clean, &noisy, &output, &at)
+                .unwrap()
+                .0
+        };
+        let numeric = (moved(0.01) - moved(-0.01)) / 0.02;
+        let found = f64::from(slope.data[image * 768 + pixel]);
+        assert!(
+            (numeric - found).abs() <= 0.01 * found.abs() + 1e-7,
+            "{image} {pixel}: {found}, {numeric}"
+        );
+    }
+}
+
+fn heads() -> UnetConfig {
+    UnetConfig {
+        num_head_channels: 32,
+        ..UnetConfig::default()
+    }
+}
+
+/// A UNet whose zero layers are not zero.
+fn denoiser() -> StateDict {
+    let layout = UnetLayout {
+        channels: 3,
+        width: 32,
+        factors: vec![1, 2],
+        blocks: 1,
+        attention: vec![1],
+    };
+    let mut dict = layout.initial(6);
+    let names: Vec<String> = dict.iter().map(|(name, _)| name.to_owned()).collect();
+    for (k, name) in names.iter().enumerate() {
+        let mut array = dict.get(name).unwrap().clone();
+        if array.data.iter().all(|&v| v == 0.0) {
+            for (i, v) in array.data.iter_mut().enumerate() {
+                *v = ((i * 31 + k * 17) % 101) as f32 / 1000.0 - 0.05;
+            }
+            dict.insert(name, array);
+        }
+    }
+    dict
 }
 
 #[test]

@@ -44,6 +44,8 @@ architectures! {
     SwinB = "swin_b",
     UnetEncoder = "unet_encoder",
     PlainCnn = "plain_cnn",
+    Autoencoder = "autoencoder",
+    Unet = "guided_diffusion_unet",
 }
 
 impl FromStr for Architecture {
@@ -109,5 +111,10 @@ pub fn build<B: Backend + 'static>(
         A::SwinT | A::SwinB => Box::new(Swin::new(backend, dict)?),
         A::UnetEncoder => Box::new(UnetEncoder::new(backend, dict, unet.clone())?),
         A::PlainCnn => Box::new(PlainCnn::new(backend, dict)?),
+        A::Autoencoder | A::Unet => {
+            return Err(NetError::Config(format!(
+                "{architecture} draws images and cannot judge them: it is no classifier"
+            )));
+        }
     })
 }

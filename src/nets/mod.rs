@@ -5,6 +5,7 @@
 
 mod alexnet;
 mod architecture;
+mod autoencoder;
 mod batch;
 mod convnext;
 mod efficientnet_lite;
@@ -22,6 +23,7 @@ mod vgg;
 
 pub use alexnet::AlexNet;
 pub use architecture::{Architecture, build};
+pub use autoencoder::Autoencoder;
 pub use convnext::ConvNext;
 pub use efficientnet_lite::EfficientNetLite;
 pub use inception::{FidTap, Inception};

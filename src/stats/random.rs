@@ -23,6 +23,10 @@ impl Stream {
     pub const TRAINING_ORDER: Stream = Stream(6);
     /// Weights a training begins with.
     pub const INITIAL_WEIGHTS: Stream = Stream(7);
+    /// Steps and noise of the batches a denoiser learns from.
+    pub const DIFFUSION_TRAINING: Stream = Stream(8);
+    /// Noise of sampled images.
+    pub const DIFFUSION_NOISE: Stream = Stream(9);
     /// Attributes and labels of glyph images.
     pub const GLYPH_ATTRIBUTES: Stream = Stream(16);
     /// Pixel noise of glyph images.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use half::f16;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::adamw::Moments;
@@ -52,22 +53,73 @@ pub fn write(path: &Path, state: &State, plan: &BTreeMap<String, String>) -> Res
     save(path, arrays, metadata)
 }
 
-/// Writes the weights of a finished network.
-pub fn write_weights(path: &Path, dict: &StateDict) -> Result<()> {
-    let arrays = dict
-        .iter()
-        .map(|(name, array)| (name.to_owned(), array.shape.clone(), &array.data[..]));
-    save(path, arrays.collect(), HashMap::new())
+/// How many bits weights are written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    Single,
+    Half,
 }
 
-/// Writes named arrays of f32 beside `path` first, then moves them there.
+/// Rounds all values to half precision.
+pub fn round_to_half(dict: &mut StateDict) {
+    let names: Vec<String> = dict.iter().map(|(name, _)| name.to_owned()).collect();
+    for name in names {
+        if let Some(mut array) = dict.get(&name).cloned() {
+            array
+                .data
+                .iter_mut()
+                .for_each(|v| *v = f16::from_f32(*v).to_f32());
+            dict.insert(name, array);
+        }
+    }
+}
+
+/// Writes the weights of a finished network.
+pub fn write_weights(path: &Path, dict: &StateDict, precision: Precision) -> Result<()> {
+    if precision == Precision::Single {
+        let arrays = dict
+            .iter()
+            .map(|(name, array)| (name.to_owned(), array.shape.clone(), &array.data[..]));
+        return save(path, arrays.collect(), HashMap::new());
+    }
+    let halves: Vec<(String, Vec<usize>, Vec<f16>)> = dict
+        .iter()
+        .map(|(name, array)| {
+            let values = array.data.iter().map(|&v| f16::from_f32(v)).collect();
+            (name.to_owned(), array.shape.clone(), values)
+        })
+        .collect();
+    let views = halves.iter().map(|(name, shape, values)| {
+        (
+            name.clone(),
+            Dtype::F16,
+            shape.clone(),
+            bytemuck::cast_slice(values),
+        )
+    });
+    save_views(path, views.collect(), HashMap::new())
+}
+
+/// Writes named arrays of f32.
 fn save(
     path: &Path,
     arrays: Vec<(String, Vec<usize>, &[f32])>,
     metadata: HashMap<String, String>,
 ) -> Result<()> {
-    let views = arrays.into_iter().map(|(name, shape, data)| {
-        let view = TensorView::new(Dtype::F32, shape, bytemuck::cast_slice(data));
+    let views = arrays.into_iter();
+    let views =
+        views.map(|(name, shape, data)| (name, Dtype::F32, shape, bytemuck::cast_slice(data)));
+    save_views(path, views.collect(), metadata)
+}
+
+/// Writes named arrays beside `path` first, then moves them there.
+fn save_views(
+    path: &Path,
+    arrays: Vec<(String, Dtype, Vec<usize>, &[u8])>,
+    metadata: HashMap<String, String>,
+) -> Result<()> {
+    let views = arrays.into_iter().map(|(name, kind, shape, data)| {
+        let view = TensorView::new(kind, shape, data);
         view.map(|view| (name, view))
             .map_err(|e| file_error(path, e))
     });

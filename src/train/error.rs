@@ -1,5 +1,6 @@
 //! What can go wrong in training.
 
+use crate::diffusion::DiffusionError;
 use crate::images::ImageError;
 use crate::nets::NetError;
 use crate::tensor::TensorError;
@@ -26,6 +27,8 @@ pub enum TrainError {
     },
     #[error("step {step}: the loss is {loss}. Lower --rate, or check the images")]
     Diverged { step: usize, loss: f32 },
+    #[error(transparent)]
+    Diffusion(#[from] DiffusionError),
     #[error(transparent)]
     Net(#[from] NetError),
     #[error(transparent)]

@@ -169,3 +169,15 @@ pub fn plain_cnn(seed: u64, widths: &[usize], outputs: usize) -> StateDict {
     net.last("head", &[outputs, inputs]);
     net.finish()
 }
+
+/// The autoencoder of [`crate::nets::Autoencoder`] for images of some channels.
+pub fn autoencoder(seed: u64, channels: usize, width: usize) -> StateDict {
+    let mut net = Initial::new(seed);
+    net.layer("encoder.0", &[width, channels, 3, 3]);
+    net.layer("encoder.1", &[width, width, 3, 3]);
+    net.last("encoder.2", &[1, width, 3, 3]);
+    net.layer("decoder.0", &[width, 1, 3, 3]);
+    net.layer("decoder.1", &[width, width, 3, 3]);
+    net.last("decoder.2", &[channels, width, 3, 3]);
+    net.finish()
+}

@@ -11,6 +11,8 @@
 //! licence = "CC0-1.0"
 //! origin = "trained by us"
 //! hub = { repo = "us/birds", file = "birds.safetensors", revision = "main" }   # optional
+//! role = "denoiser"                   # optional, default classifier; encoder, autoencoder
+//! diffusion = { schedule = "cosine", steps = 1000 }                            # of a denoiser
 //! [preprocessing]                     # optional, default torchvision's ImageNet
 //! resize = { size = 232, filter = "bicubic" }
 //! crop = [224, 224]
@@ -25,6 +27,7 @@ use super::checksum::Expected;
 use super::embedded;
 use super::error::{Result, WeightsError};
 use super::preprocessing::Preprocessing;
+use crate::diffusion::Betas;
 use crate::nets::{Architecture, UnetEncoderConfig};
 
 /// A network: layout, weights and how to feed it.
@@ -68,6 +71,9 @@ pub struct Card {
     pub notes: String,
     #[serde(default)]
     pub unet: UnetEncoderConfig,
+    /// Of a denoiser.
+    #[serde(default)]
+    pub diffusion: Option<DiffusionConfig>,
     /// LPIPS heads that belong to this backbone: `alex`, `vgg` or `squeeze`.
     #[serde(default)]
     pub heads: Option<String>,
@@ -85,6 +91,15 @@ pub struct Card {
     pub folder: Option<PathBuf>,
 }
 
+/// The diffusion a denoiser belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffusionConfig {
+    pub schedule: Betas,
+    /// Of the full schedule.
+    pub steps: usize,
+}
+
 /// What a network is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -93,6 +108,11 @@ pub enum Role {
     Classifier,
     LpipsBackbone,
     FidFeatures,
+    /// Reads attributes off images.
+    Encoder,
+    Autoencoder,
+    /// Predicts the noise of images.
+    Denoiser,
 }
 
 impl Role {
@@ -101,6 +121,9 @@ impl Role {
             Role::Classifier => "classifier",
             Role::LpipsBackbone => "lpips_backbone",
             Role::FidFeatures => "fid_features",
+            Role::Encoder => "encoder",
+            Role::Autoencoder => "autoencoder",
+            Role::Denoiser => "denoiser",
         }
     }
 }

@@ -30,7 +30,7 @@ mod registry;
 mod store;
 mod verify;
 
-pub use card::{Alternative, Card, HubFile, Role};
+pub use card::{Alternative, Card, DiffusionConfig, HubFile, Role};
 pub use checksum::{content_sha256, sha256};
 pub use embedded::bytes as shipped_file;
 pub use error::WeightsError;

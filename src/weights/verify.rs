@@ -7,7 +7,8 @@ use super::error::{Result, WeightsError};
 use super::lpips;
 use super::registry::Registry;
 use crate::nets::{
-    AlexNet, Architecture, Backbone, FidTap, Inception, NetError, SqueezeNet, Vgg16, build,
+    AlexNet, Architecture, Autoencoder, Backbone, FidTap, Inception, NetError, SqueezeNet, Unet,
+    UnetConfig, Vgg16, build,
 };
 use crate::tensor::{Array, Backend, StateDict, cpu::Cpu};
 
@@ -83,6 +84,18 @@ pub(super) fn trial(card: &Card, dict: &StateDict, shown: &str) -> Result<String
             finite("features", &features)?;
             Ok(format!("features {}", sizes.join(", ")))
         }
+        Role::Encoder => {
+            let outputs = classify(card, dict).map_err(misfit)?;
+            let count = outputs.len();
+            finite("outputs", &[outputs])?;
+            Ok(format!("{count} outputs"))
+        }
+        Role::Autoencoder | Role::Denoiser => {
+            let image = redraw(card, dict).map_err(misfit)?;
+            let channels = image.shape[1];
+            finite("pixels", &[image])?;
+            Ok(format!("{channels} channels"))
+        }
     }
 }
 
@@ -98,6 +111,20 @@ fn classify(card: &Card, dict: &StateDict) -> std::result::Result<Array, NetErro
     let network = build(card.architecture, &Cpu, dict, &card.unet)?;
     let image = Cpu.upload(&grey(size))?;
     Ok(Cpu.download(&network.predict(&Cpu, &image)?.logits))
+}
+
+/// What a network that gives images makes of a grey one.
+fn redraw(card: &Card, dict: &StateDict) -> std::result::Result<Array, NetError> {
+    let size = card.preprocessing.input_size().unwrap_or([64, 64]);
+    let image = Cpu.upload(&grey(size))?;
+    let redrawn = match card.role {
+        Role::Denoiser => {
+            let network = Unet::new(&Cpu, dict, UnetConfig::default())?;
+            network.predict(&Cpu, &image, &[0.0], None)?
+        }
+        _ => Autoencoder::new(&Cpu, dict)?.reconstruct(&Cpu, &image)?,
+    };
+    Ok(Cpu.download(&redrawn))
 }
 
 fn taps(architecture: Architecture, dict: &StateDict) -> std::result::Result<Vec<Array>, NetError> {

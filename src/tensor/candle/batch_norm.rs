@@ -45,10 +45,7 @@ impl TrainBatchNorm {
     fn statistics(&self, x: View<'_>) -> [Vec<f32>; 2] {
         let c = x.shape.c;
         let pixels = x.data.len() / c.max(1);
-        let mean: Vec<f64> = sums(x, add)
-            .iter()
-            .map(|s| s / pixels as f64)
-            .collect();
+        let mean: Vec<f64> = sums(x, add).iter().map(|s| s / pixels as f64).collect();
         let centre: Vec<f32> = mean.iter().map(|&m| m as f32).collect();
         let squares = sums(x, |x, sums| add_squares(x, &centre, sums));
         // The centre is rounded: what that adds to the squares is taken off again.

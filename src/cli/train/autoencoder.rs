@@ -1,0 +1,76 @@
+//! Autoencoders.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::{CommonArgs, Finished, Task};
+use crate::nets::{Architecture, Autoencoder};
+use crate::tensor::{Backend, cpu::Cpu};
+use crate::train::{self, Data, Split, losses::mean_square};
+
+#[derive(Args)]
+pub struct AutoencoderArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Learn from images of one label only. Default: from all
+    #[arg(long, value_name = "LABEL")]
+    class: Option<usize>,
+    /// Channels of the layers around the code
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=512))]
+    width: u16,
+}
+
+pub fn run(args: &AutoencoderArgs) -> Result<()> {
+    let own = |row: &train::Row| args.class.is_none_or(|class| row.label == class);
+    let task = Task::new("autoencoder", &args.common, 1000, own)?;
+    let data = &task.data;
+    let initial = train::autoencoder(args.common.seed, 3, usize::from(args.width));
+    let options = [
+        ("class", format!("{:?}", args.class)),
+        ("width", args.width.to_string()),
+    ];
+    let mut dict = task.train(
+        &task.plan(None, &options),
+        initial,
+        |training, dict| Ok(Autoencoder::new(training, dict)?),
+        |training, net, chosen, _| {
+            let x = training.upload(&data.batch(chosen))?;
+            mean_square(&net.reconstruct(training, &x)?, &x)
+        },
+    )?;
+    if args.common.half {
+        train::round_to_half(&mut dict);
+    }
+    let net = Autoencoder::new(&Cpu, &dict)?;
+    let mut found = Vec::new();
+    let mut measure = |name: &str, items: &[usize]| -> Result<()> {
+        if !items.is_empty() {
+            found.push((name.to_owned(), error(&net, data, items)?));
+        }
+        Ok(())
+    };
+    measure("test squared error", &task.held_out(Split::Test, own))?;
+    let others = task.held_out(Split::Test, |row| !own(row));
+    measure("squared error of other classes", &others)?;
+    task.finish(&Finished {
+        architecture: Architecture::Autoencoder,
+        dict,
+        found,
+        labels: Vec::new(),
+        further: "role = \"autoencoder\"\n".into(),
+    })
+}
+
+/// Mean square error over all values of some images.
+fn error(net: &Autoencoder<Cpu>, data: &Data, items: &[usize]) -> Result<f64> {
+    let mut sum = 0.0;
+    let mut count = 0;
+    for part in items.chunks(64) {
+        let images = data.batch(part);
+        let again = Cpu.download(&net.reconstruct(&Cpu, &Cpu.upload(&images)?)?);
+        let off = images.data.iter().zip(&again.data);
+        sum += off.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+        count += images.len();
+    }
+    Ok(sum / count as f64)
+}

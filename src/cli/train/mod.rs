@@ -1,0 +1,269 @@
+//! `foil train`: small networks on images with known attributes.
+
+mod autoencoder;
+mod card;
+mod classifier;
+mod ddpm;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::UsageError;
+use super::progress::Bar;
+use crate::nets::Architecture;
+use crate::tensor::StateDict;
+use crate::tensor::candle::Training;
+use crate::train::{self, AdamW, Data, Plan, Split, TrainError};
+
+/// Trains a small network on a folder that `foil glyphs render` wrote.
+#[derive(Args)]
+pub struct TrainArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// A classifier of the label
+    Classifier(classifier::ClassifierArgs),
+    /// A classifier of the label with another architecture and seed, to judge the first
+    Oracle(classifier::ClassifierArgs),
+    /// A classifier trained on adversarial examples (PGD in the L2 norm)
+    Robust(classifier::RobustArgs),
+    /// A network that draws images again from a narrow code, for all of them or for one class
+    Autoencoder(autoencoder::AutoencoderArgs),
+    /// A denoising UNet of guided-diffusion with learnt variances
+    Ddpm(ddpm::DdpmArgs),
+    /// A network that reads all attributes off an image
+    Encoder(classifier::EncoderArgs),
+}
+
+pub fn run(args: &TrainArgs) -> Result<()> {
+    match &args.what {
+        What::Classifier(args) => classifier::classifier("classifier", args),
+        What::Oracle(args) => classifier::classifier("oracle", args),
+        What::Robust(args) => classifier::robust(args),
+        What::Autoencoder(args) => autoencoder::run(args),
+        What::Ddpm(args) => ddpm::run(args),
+        What::Encoder(args) => classifier::encoder(args),
+    }
+}
+
+/// What all kinds of training have in common.
+#[derive(Args, Clone)]
+struct CommonArgs {
+    /// Folder with attributes.csv and the images it names
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// File of weights to write; its model card gets the same name with .toml
+    #[arg(long, value_name = "FILE.safetensors")]
+    out: PathBuf,
+    /// Continue from the checkpoint of an interrupted run
+    #[arg(long)]
+    resume: bool,
+    /// Steps of the optimiser
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: Option<u32>,
+    /// Images of a step
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..=4096))]
+    batch: u16,
+    /// Largest learning rate; it grows to it and falls along a cosine
+    #[arg(long, default_value_t = 2e-3, value_parser = positive)]
+    rate: f64,
+    /// Weight decay
+    #[arg(long, default_value_t = 1e-3, value_parser = not_negative)]
+    decay: f64,
+    /// Seed of first weights and order of images
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Steps between checkpoints
+    #[arg(long, value_name = "STEPS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    checkpoint_every: u32,
+    /// Write weights in half precision
+    #[arg(long)]
+    half: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// No progress on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number"))?;
+    match value > 0.0 && value.is_finite() {
+        true => Ok(value),
+        false => Err("it must be above 0".into()),
+    }
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    if text.parse() == Ok(0.0) {
+        Ok(0.0)
+    } else {
+        positive(text)
+    }
+}
+
+/// A kind of training over one set of data.
+struct Task<'a> {
+    args: &'a CommonArgs,
+    /// Name of the subcommand.
+    what: &'static str,
+    data: Data,
+    /// Images to learn from.
+    items: Vec<usize>,
+    started: Instant,
+    steps: usize,
+}
+
+/// A network that was trained.
+struct Finished {
+    architecture: Architecture,
+    dict: StateDict,
+    /// Measured on held-out images, by name.
+    found: Vec<(String, f64)>,
+    labels: Vec<String>,
+    /// Further lines of the model card.
+    further: String,
+}
+
+impl<'a> Task<'a> {
+    fn new(
+        what: &'static str,
+        args: &'a CommonArgs,
+        steps: usize,
+        keep: impl Fn(&train::Row) -> bool,
+    ) -> Result<Self> {
+        if args.out.extension().is_none_or(|e| e != "safetensors") {
+            let out = args.out.display();
+            let message = format!("--out {out}: the name must end in .safetensors");
+            return Err(UsageError(message).into());
+        }
+        if let Some(folder) = args.out.parent().filter(|p| !p.as_os_str().is_empty())
+            && !folder.is_dir()
+        {
+            return Err(
+                UsageError(format!("--out: there is no folder {}", folder.display())).into(),
+            );
+        }
+        let started = Instant::now();
+        let data = Data::read(&args.data)?;
+        let mut items = data.split(Split::Train);
+        items.retain(|&i| keep(&data.rows[i]));
+        Ok(Self {
+            args,
+            what,
+            data,
+            items,
+            started,
+            steps: args.steps.map_or(steps, |s| s as usize),
+        })
+    }
+
+    /// Images of a split that were not learnt from.
+    fn held_out(&self, split: Split, keep: impl Fn(&train::Row) -> bool) -> Vec<usize> {
+        let mut items = self.data.split(split);
+        items.retain(|&i| keep(&self.data.rows[i]));
+        items
+    }
+
+    fn plan(&self, average: Option<f64>, options: &[(&str, String)]) -> Plan {
+        let mut all = BTreeMap::from([
+            ("what".to_owned(), self.what.to_owned()),
+            ("images".to_owned(), self.items.len().to_string()),
+        ]);
+        all.extend(
+            options
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone())),
+        );
+        Plan {
+            steps: self.steps,
+            batch: usize::from(self.args.batch),
+            seed: self.args.seed,
+            optimiser: AdamW {
+                rate: self.args.rate,
+                decay: self.args.decay,
+                ..AdamW::default()
+            },
+            average,
+            checkpoint: Some((
+                checkpoint(&self.args.out),
+                self.args.checkpoint_every as usize,
+            )),
+            resume: self.args.resume,
+            options: all,
+        }
+    }
+
+    /// Trains with a progress bar. `loss` gets indices of images.
+    fn train<N>(
+        &self,
+        plan: &Plan,
+        initial: StateDict,
+        build: impl Fn(&Training, &StateDict) -> Result<N, TrainError>,
+        loss: impl Fn(&Training, &N, &[usize], usize) -> Result<candle_core::Tensor, TrainError>,
+    ) -> Result<StateDict> {
+        let mut bar = Bar::new(self.args.quiet);
+        let mut smooth: Option<f32> = None;
+        let dict = train::run(
+            plan,
+            initial,
+            self.items.len(),
+            build,
+            |training, net, chosen, step| {
+                let chosen: Vec<usize> = chosen.iter().map(|&i| self.items[i]).collect();
+                loss(training, net, &chosen, step)
+            },
+            |progress| {
+                let mean = smooth.map_or(progress.loss, |s| 0.98 * s + 0.02 * progress.loss);
+                smooth = Some(mean);
+                let now = format!("loss {mean:.4}");
+                bar.update_with("steps", progress.step, progress.steps, &now);
+            },
+        )?;
+        bar.finish();
+        Ok(dict)
+    }
+
+    /// Writes weights and card, removes the checkpoint and says what was found.
+    fn finish(&self, finished: &Finished) -> Result<()> {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let sha = card::write(self, finished, seconds)?;
+        let _ = std::fs::remove_file(checkpoint(&self.args.out));
+        let out = self.args.out.display().to_string();
+        let architecture = finished.architecture;
+        if self.args.json {
+            let results: serde_json::Map<String, serde_json::Value> = finished
+                .found
+                .iter()
+                .map(|(k, v)| (k.clone(), json!(v)))
+                .collect();
+            let printed = json!({
+                "file": out, "sha256": sha, "architecture": architecture.name(),
+                "steps": self.steps, "seconds": seconds, "results": results,
+            });
+            return super::print(&format!("{}\n", serde_json::to_string_pretty(&printed)?));
+        }
+        super::print(&format!(
+            "{out}: {}, {architecture}, {} steps in {seconds:.0} s; {}\n",
+            self.what,
+            self.steps,
+            card::results(&finished.found)
+        ))
+    }
+}
+
+/// Where a run keeps its checkpoint.
+fn checkpoint(out: &Path) -> PathBuf {
+    out.with_extension("checkpoint")
+}
