@@ -151,7 +151,7 @@ pub fn variational_bound(
             let [low, high] = log_bounds(schedule, t);
             let [of_clean, of_x] = [0, 1].map(|k| schedule.posterior_mean[k][t]);
             let mut sum = 0.0;
-            for k in 0..len {
+            for (k, slope) in slope.iter_mut().enumerate() {
                 let value = |a: &Array| f64::from(a.data[at + k]);
                 let (mean, log_variance) = (value(&found.mean), value(&found.log_variance));
                 let (term, by_log) = if t == 0 {
@@ -161,7 +161,7 @@ pub fn variational_bound(
                     divergence(true_mean - mean, low, log_variance)
                 };
                 sum += term;
-                slope[k] = (by_log * (high - low) / 2.0 * weight) as f32;
+                *slope = (by_log * (high - low) / 2.0 * weight) as f32;
             }
             sum
         })

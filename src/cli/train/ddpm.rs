@@ -31,7 +31,7 @@ pub struct DdpmArgs {
 }
 
 pub fn run(args: &DdpmArgs) -> Result<()> {
-    if args.width % 32 != 0 {
+    if !args.width.is_multiple_of(32) {
         let width = args.width;
         return Err(
             super::UsageError(format!("--width {width}: it must be a multiple of 32")).into(),

@@ -44,6 +44,7 @@ enum What {
 }
 
 pub fn run(args: &TrainArgs) -> Result<()> {
+    keep_memory();
     match &args.what {
         What::Classifier(args) => classifier::classifier("classifier", args),
         What::Oracle(args) => classifier::classifier("oracle", args),
@@ -51,6 +52,16 @@ pub fn run(args: &TrainArgs) -> Result<()> {
         What::Autoencoder(args) => autoencoder::run(args),
         What::Ddpm(args) => ddpm::run(args),
         What::Encoder(args) => classifier::encoder(args),
+    }
+}
+
+/// A step frees tensors that the next one needs again: without this every one of them is new memory of the system.
+fn keep_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets two thresholds of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
     }
 }
 

@@ -138,11 +138,20 @@ fn depthwise(spec: &Conv, x: View<'_>, g: View<'_>) -> Vec<f32> {
 fn spread(g: View<'_>, grid: Shape) -> Vec<f32> {
     let mut out = vec![0.0; grid.len()];
     let row = g.shape.w * g.shape.c;
-    for (i, line) in g.data.chunks_exact(row.max(1)).enumerate() {
-        let (n, y) = (i / g.shape.h, i % g.shape.h);
-        let at = (n * grid.h + y) * grid.w * grid.c;
-        out[at..at + row].copy_from_slice(line);
+    if row * g.shape.h == 0 {
+        return out;
     }
+    let images = out.par_chunks_exact_mut(grid.image());
+    images
+        .zip(g.data.par_chunks_exact(row * g.shape.h))
+        .for_each(|(out, g)| {
+            for (line, out) in g
+                .chunks_exact(row)
+                .zip(out.chunks_exact_mut(grid.w * grid.c))
+            {
+                out[..row].copy_from_slice(line);
+            }
+        });
     out
 }
 
@@ -156,7 +165,8 @@ fn phase_of(spec: &Conv, x: View<'_>, phase: [usize; 2], grid: Shape) -> Vec<f32
             .checked_sub(before)
             .filter(|&i| i < size)
     };
-    for n in 0..grid.n {
+    let images = out.par_chunks_exact_mut(grid.image().max(1)).enumerate();
+    images.for_each(|(n, out)| {
         for gy in 0..grid.h {
             let Some(y) = inside(gy, phase[0], spec.padding.top, x.shape.h) else {
                 continue;
@@ -166,11 +176,11 @@ fn phase_of(spec: &Conv, x: View<'_>, phase: [usize; 2], grid: Shape) -> Vec<f32
                     continue;
                 };
                 let from = ((n * x.shape.h + y) * x.shape.w + column) * c;
-                let to = ((n * grid.h + gy) * grid.w + gx) * c;
+                let to = (gy * grid.w + gx) * c;
                 out[to..to + c].copy_from_slice(&x.data[from..from + c]);
             }
         }
-    }
+    });
     out
 }
 
