@@ -100,6 +100,17 @@ impl Arena {
         }
     }
 
+    /// Gives empty slabs back to the system, and begins anew to learn how much is in use at once.
+    pub fn release(&mut self) {
+        let empty = |start: &usize, slab: &mut Slab| self.free.get(start) == Some(&slab.size);
+        let empty: Vec<(usize, Slab)> = self.slabs.extract_if(.., empty).collect();
+        for (start, slab) in empty {
+            self.held -= slab.size;
+            self.remove(start, slab.size);
+        }
+        self.most_live = self.live;
+    }
+
     /// Bytes of all slabs.
     pub fn held(&self) -> usize {
         self.held
@@ -239,5 +250,12 @@ mod tests {
         assert_eq!(arena.live, 0);
         assert_eq!(arena.free.len(), arena.slabs.len());
         assert!(arena.held <= arena.most_live / 4 * 5 + 2 * SLAB);
+
+        let kept = arena.take(LINE).unwrap();
+        arena.release();
+        assert_eq!((arena.slabs.len(), arena.live), (1, LINE));
+        arena.give(kept, LINE);
+        arena.release();
+        assert_eq!((arena.held, arena.free.len()), (0, 0));
     }
 }

@@ -23,6 +23,12 @@ static PASSING: Mutex<Arena> = Mutex::new(Arena::new(true));
 /// Weights, which last as long as their network and would lie in the way of the others.
 static LASTING: Mutex<Arena> = Mutex::new(Arena::new(false));
 
+/// Gives memory that no tensor uses back to the system.
+pub fn release() {
+    let arena = PASSING.lock();
+    arena.unwrap_or_else(PoisonError::into_inner).release();
+}
+
 /// Bytes of memory held for activations and scratch, and for weights.
 pub fn memory() -> [usize; 2] {
     [&PASSING, &LASTING].map(|arena| {
