@@ -256,7 +256,9 @@ pub fn score<B: MetricBackend + 'static>(
         place.maps,
         progress,
     )?;
+    // What follows needs memory of its own.
     drop(evaluator);
+    backend.release();
 
     let index = aggregate::Index::new(&records);
     let mut groups = Vec::with_capacity(work.groups.len());

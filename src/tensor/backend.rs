@@ -25,6 +25,9 @@ pub trait Backend: Send + Sync {
         "f32"
     }
 
+    /// Gives memory that is kept for further tensors back to the system, when the networks have done their work.
+    fn release(&self) {}
+
     /// Whether images run faster through wide layers one by one, side by side on threads, than as a batch.
     fn one_by_one(&self) -> bool {
         false

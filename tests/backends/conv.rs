@@ -112,9 +112,9 @@ fn check<B: Backend>(b: &B, spec: Conv, [n, h, w]: [usize; 3], bias: bool, resid
         Activation::Silu | Activation::Gelu => 1.5,
         _ => 1.0,
     };
-    // A fast algorithm for 3×3 windows adds and subtracts whole tiles of inputs: a pixel at the border, with few terms
+    // A fast algorithm for 3×3 and 5×5 windows adds and subtracts whole tiles of inputs: a pixel at the border, with few terms
     // of its own, has the error of its neighbours.
-    let fast = spec.kernel == [3, 3]
+    let fast = matches!(spec.kernel, [3, 3] | [5, 5])
         && [spec.stride, spec.groups] == [1, 1]
         && spec.inputs.is_multiple_of(16)
         && spec.outputs >= 16;
@@ -129,24 +129,27 @@ fn check<B: Backend>(b: &B, spec: Conv, [n, h, w]: [usize; 3], bias: bool, resid
     });
 }
 
-/// Where a fast algorithm for 3×3 windows pays: tiles that do not divide the image, borders, channels beyond one block.
-pub fn three_by_three_with_many_channels<B: Backend>(b: &B) {
+/// Where a fast algorithm for small windows pays: tiles that do not divide the image, borders, channels beyond one block.
+pub fn small_windows_with_many_channels<B: Backend>(b: &B) {
     let uneven = Padding {
         top: 2,
         left: 0,
         bottom: 1,
         right: 2,
     };
-    for (inputs, outputs, side) in [(16, 16, [12, 12]), (48, 40, [13, 18]), (288, 33, [12, 15])] {
-        for (p, padding) in [Padding::default(), Padding::all(1), uneven]
-            .into_iter()
-            .enumerate()
+    for kernel in [3, 5] {
+        for (inputs, outputs, side) in [(16, 16, [12, 12]), (48, 40, [13, 18]), (288, 33, [12, 15])]
         {
-            let spec = Conv {
-                padding,
-                ..Conv::square(inputs, outputs, 3).activation(ACTIVATIONS[p])
-            };
-            check(b, spec, [1 + p, side[0], side[1]], p != 0, p == 1);
+            for (p, padding) in [Padding::default(), Padding::all(kernel / 2), uneven]
+                .into_iter()
+                .enumerate()
+            {
+                let spec = Conv {
+                    padding,
+                    ..Conv::square(inputs, outputs, kernel).activation(ACTIVATIONS[p])
+                };
+                check(b, spec, [1 + p, side[0], side[1]], p != 0, p == 1);
+            }
         }
     }
 }

@@ -125,7 +125,7 @@ pub fn a_batch_equals_its_images_one_by_one<B: Backend>(b: &B) {
     }
 }
 
-/// The fast algorithm for 3×3 windows and sums in chunks take tiles of several images together.
+/// The fast algorithm for 3×3 and 5×5 windows and sums in chunks take tiles of several images together.
 fn convolutions<B: Backend>(b: &B, images: &Array) -> Vec<Vec<u32>> {
     let n = images.shape[0];
     let x = up(b, images);
@@ -134,6 +134,7 @@ fn convolutions<B: Backend>(b: &B, images: &Array) -> Vec<Vec<u32>> {
         Conv::square(272, 40, 3)
             .padding(1)
             .activation(Activation::Relu),
+        Conv::square(272, 24, 5).padding(2),
         Conv::square(272, 24, 1),
         Conv::square(272, 20, 3).stride(2),
         Conv::square(272, 272, 3).groups(272).padding(1),

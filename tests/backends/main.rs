@@ -32,7 +32,7 @@ macro_rules! suite {
                 }
                 conv {
                     every_kernel_stride_padding_and_depth,
-                    three_by_three_with_many_channels,
+                    small_windows_with_many_channels,
                     long_sums,
                     output_channels_need_not_fill_a_block,
                     any_number_of_images,

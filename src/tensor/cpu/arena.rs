@@ -48,7 +48,11 @@ impl Arena {
         let (room, start) = match found {
             Some(piece) => piece,
             None => {
-                let slab = Slab::new(size.max(SLAB))?;
+                // Slabs that are empty are all too small. They are kept only if there is room for both.
+                if self.held + size > self.most_live.max(self.live + size) / 4 * 5 {
+                    self.release_empty();
+                }
+                let slab = self.map(size)?;
                 let start = slab.start.as_ptr() as usize;
                 self.held += slab.size;
                 let room = slab.size;
@@ -97,6 +101,30 @@ impl Arena {
             self.held -= slab.size;
         } else {
             self.insert(start, room);
+        }
+    }
+
+    /// A slab with room for `size` bytes; a smaller one where the system is short of memory.
+    fn map(&mut self, size: usize) -> Option<Slab> {
+        if let Some(slab) = Slab::new(size.max(SLAB)) {
+            return Some(slab);
+        }
+        self.release_empty();
+        Slab::new(size.max(SLAB)).or_else(|| Slab::new(size))
+    }
+
+    /// Gives empty slabs back to the system, and begins anew to learn how much is in use at once.
+    pub fn release(&mut self) {
+        self.release_empty();
+        self.most_live = self.live;
+    }
+
+    fn release_empty(&mut self) {
+        let empty = |start: &usize, slab: &mut Slab| self.free.get(start) == Some(&slab.size);
+        let empty: Vec<(usize, Slab)> = self.slabs.extract_if(.., empty).collect();
+        for (start, slab) in empty {
+            self.held -= slab.size;
+            self.remove(start, slab.size);
         }
     }
 
@@ -203,6 +231,20 @@ impl Drop for Slab {
 mod tests {
     use super::*;
 
+    /// Pieces that grow do not leave slabs behind that are too small for the next, nor does the last one come and go
+    /// with its slab.
+    #[test]
+    fn growing_pieces_do_not_pile_up() {
+        let mut arena = Arena::new(true);
+        for megabytes in [100, 110, 120, 120, 120] {
+            let size = megabytes << 20;
+            let piece = arena.take(size).unwrap();
+            assert_eq!(arena.held, size);
+            arena.give(piece, size);
+            assert_eq!(arena.held, size);
+        }
+    }
+
     /// Takes and gives pieces of many sizes in a mixed order; they must not overlap, and nothing may be lost.
     #[test]
     fn pieces_are_apart_and_join_again() {
@@ -239,5 +281,12 @@ mod tests {
         assert_eq!(arena.live, 0);
         assert_eq!(arena.free.len(), arena.slabs.len());
         assert!(arena.held <= arena.most_live / 4 * 5 + 2 * SLAB);
+
+        let kept = arena.take(LINE).unwrap();
+        arena.release();
+        assert_eq!((arena.slabs.len(), arena.live), (1, LINE));
+        arena.give(kept, LINE);
+        arena.release();
+        assert_eq!((arena.held, arena.free.len()), (0, 0));
     }
 }

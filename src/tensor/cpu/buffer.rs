@@ -1,5 +1,6 @@
 //! Aligned memory that is used again: a network in steady state asks the system for nothing.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +23,12 @@ unsafe impl Sync for Buffer {}
 static PASSING: Mutex<Arena> = Mutex::new(Arena::new(true));
 /// Weights, which last as long as their network and would lie in the way of the others.
 static LASTING: Mutex<Arena> = Mutex::new(Arena::new(false));
+
+/// Gives memory that no tensor uses back to the system.
+pub fn release() {
+    let arena = PASSING.lock();
+    arena.unwrap_or_else(PoisonError::into_inner).release();
+}
 
 /// Bytes of memory held for activations and scratch, and for weights.
 pub fn memory() -> [usize; 2] {
@@ -60,9 +67,14 @@ impl Buffer {
     fn from_arena(arena: &'static Mutex<Arena>, len: usize) -> Self {
         // A panic elsewhere cannot leave an arena half changed.
         let mut locked = arena.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(start) = size(len).and_then(|size| locked.take(size)) else {
-            drop(locked);
+        let Some(size) = size(len) else {
             panic!("a tensor of {len} values does not fit in memory");
+        };
+        let Some(start) = locked.take(size) else {
+            // As every other allocation of the program fails: it ends with a message.
+            drop(locked);
+            let layout = Layout::from_size_align(size, LINE);
+            handle_alloc_error(layout.unwrap_or(Layout::new::<f32>()));
         };
         Self {
             start: start.cast(),

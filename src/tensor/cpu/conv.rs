@@ -1,7 +1,7 @@
 //! Convolution: weights packed once for this machine, and the choice between the ways to compute it.
 //!
-//! Dense convolutions run directly (`direct`) or, 3×3 with stride 1, by Winograd's minimal filtering (`winograd`);
-//! one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the dense ones (`amx`). The
+//! Dense convolutions run directly (`direct`) or, 3×3 and 5×5 with stride 1, by Winograd's minimal filtering
+//! (`winograd`); one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the dense ones (`amx`). The
 //! choice depends on the layer and on the size of one image only, never on the batch: an image gives the same bits in
 //! any company.
 
@@ -10,7 +10,9 @@ use std::sync::OnceLock;
 #[cfg(target_arch = "x86_64")]
 use super::amx;
 use super::buffer::Buffer;
-use super::simd::{Avx, Avx512, Isa, Lanes, Plain};
+#[cfg(target_arch = "x86_64")]
+use super::simd::{Avx, Avx512};
+use super::simd::{Isa, Lanes, Plain};
 use super::tensor::{Tensor, expect_shape};
 use super::{depthwise, direct, winograd};
 use crate::tensor::{Array, Conv, Shape, TensorError};

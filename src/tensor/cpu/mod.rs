@@ -71,6 +71,10 @@ impl Backend for Cpu {
         true
     }
 
+    fn release(&self) {
+        buffer::release();
+    }
+
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
         match array.shape[..] {
             [n, c] => Ok(Tensor::new(

@@ -1,5 +1,6 @@
 //! Instruction sets: which one this machine has, and the vector types the micro-kernels are written in.
 
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -92,9 +93,11 @@ impl Isa {
 
 /// What `FOIL_CPU` asks for; an error says why it cannot be had.
 pub fn forced() -> Result<Option<Isa>, String> {
-    let Ok(name) = std::env::var("FOIL_CPU") else {
+    let name = std::env::var_os("FOIL_CPU").unwrap_or_default();
+    if name.is_empty() {
         return Ok(None);
-    };
+    }
+    let name = name.to_string_lossy();
     let known = Isa::ALL.map(Isa::key).join(", ");
     match Isa::ALL.into_iter().find(|isa| isa.key() == name) {
         Some(isa) if isa.available() => Ok(Some(isa)),
@@ -278,26 +281,24 @@ x86_lanes!(
     _mm512_max_ps _mm512_min_ps
 );
 
-/// Asks for the cache line of a value that will be read, or written, soon; any address will do.
+/// Asks for the cache line of a value that is needed soon; any address will do.
 #[inline(always)]
-pub fn prefetch<const FOR_WRITING: bool>(at: *const f32) {
+pub fn prefetch(at: *const f32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; it reads nothing and never faults.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        if FOR_WRITING {
-            _mm_prefetch::<_MM_HINT_ET0>(at.cast());
-        } else {
-            _mm_prefetch::<_MM_HINT_T0>(at.cast());
-        }
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }
 
 /// Flushes denormal numbers to zero on this thread while it lives: a network whose activations die out would
-/// otherwise run ten times slower.
+/// otherwise run ten times slower. The compiler does not know of the changed register; all it could do with that is
+/// to compute a constant without flushing. It stays on its thread.
 pub struct FlushDenormals {
+    here: PhantomData<*const ()>,
     #[cfg(target_arch = "x86_64")]
     before: u32,
 }
@@ -313,7 +314,10 @@ impl FlushDenormals {
         // SAFETY: SSE is part of x86-64; reads the control register.
         unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut before, options(nostack)) };
         Self::set(before | Self::BITS);
-        Self { before }
+        Self {
+            here: PhantomData,
+            before,
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -324,7 +328,7 @@ impl FlushDenormals {
 
     #[cfg(not(target_arch = "x86_64"))]
     pub fn on() -> Self {
-        Self {}
+        Self { here: PhantomData }
     }
 }
 

@@ -200,16 +200,16 @@ unsafe fn sums<V: Kernels, const P: usize>(tile: &Tile<'_>) {
         // These lines would otherwise be waited for one by one.
         if let End::Output(place) = tile.end {
             for p in 0..P {
-                prefetch::<true>(place.to.wrapping_add(p * place.pixel));
+                prefetch(place.to.wrapping_add(p * place.pixel));
             }
             if !place.residual.is_null() {
                 for p in 0..P {
-                    prefetch::<false>(place.residual.wrapping_add(p * place.residual_pixel));
+                    prefetch(place.residual.wrapping_add(p * place.residual_pixel));
                 }
             }
         }
         for line in 0..tile.next.lines {
-            prefetch::<false>(tile.next.from.wrapping_add(line * LINE));
+            prefetch(tile.next.from.wrapping_add(line * LINE));
         }
         let mut weights = tile.weights;
         for run in tile.runs {

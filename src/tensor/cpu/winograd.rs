@@ -144,7 +144,7 @@ pub fn run(spec: &Conv, x: &[f32], shape: Shape, out: Shape, weights: &Dense, ou
     // As many pieces for every thread; few tiles are not cut at all, since each piece reads all weights.
     let pieces = match tiles.div_ceil(TILES) {
         1 => (tiles / (TILES / 2)).clamp(1, threads),
-        many => many.next_multiple_of(threads),
+        many => many.next_multiple_of(threads).min(tiles / (TILES / 4)),
     };
     let size = tiles.div_ceil(pieces);
     // Fewer pieces than threads are cut by outputs instead; their inputs are then transformed more than once.

@@ -119,10 +119,9 @@ impl Weights {
                 }
             }
         }
-        Self {
-            tiles,
-            bias: Buffer::from(&dense.bias[..]),
-        }
+        let mut bias = Buffer::lasting(dense.bias.len());
+        bias.copy_from_slice(&dense.bias);
+        Self { tiles, bias }
     }
 }
 
