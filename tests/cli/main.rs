@@ -8,3 +8,4 @@ mod odd_files;
 mod real_weights;
 mod resume;
 mod score;
+mod train;

@@ -39,14 +39,27 @@ fn every_card_is_complete() {
         assert!(!card.licence.is_empty(), "{}", card.name);
         assert!(!card.origin.is_empty(), "{}", card.name);
         match card.role {
-            Role::Classifier => assert_eq!(card.labels.len(), 1000, "{}", card.name),
+            Role::Classifier => {
+                let classes = if card.name.starts_with("glyphs_") {
+                    2
+                } else {
+                    1000
+                };
+                assert_eq!(card.labels.len(), classes, "{}", card.name);
+            }
             Role::LpipsBackbone => assert!(card.heads.is_some(), "{}", card.name),
-            Role::FidFeatures => {}
+            _ => {}
         }
         let published = card.embedded || card.sha256.is_some() || card.sha256_prefix.is_some();
         assert!(published || card.architecture == Architecture::UnetEncoder);
     }
-    for architecture in Architecture::ALL {
+    // These are no published networks: `foil train` makes them, with a card beside each.
+    let own = [
+        Architecture::PlainCnn,
+        Architecture::Autoencoder,
+        Architecture::Unet,
+    ];
+    for architecture in Architecture::ALL.iter().filter(|a| !own.contains(a)) {
         assert!(registry.cards().any(|c| c.architecture == *architecture));
     }
 }
