@@ -12,7 +12,7 @@ use crate::host::Host;
 
 fn step(activation: Activation) -> Step {
     match activation {
-        Activation::Silu | Activation::Gelu => Step::Smooth,
+        Activation::Silu | Activation::Gelu | Activation::Tanh => Step::Smooth,
         _ => Step::Straight,
     }
 }
