@@ -7,9 +7,9 @@
 //! any real number (it is not clipped: outside of [0, 1] the contrast grows beyond that of ink and ground). On the
 //! embeddings of a character and a typeface the generator draws what the renderer draws.
 //!
-//! Pairs of weight below [`CUT`] are left out. Together they weigh less than 48 · 48 · [`CUT`] = 2.3e-7. Per unit of
+//! Pairs of weight below [`CUT`] are left out. Together they weigh less than 48 · 48 · [`CUT`] = 2.3e-9. Per unit of
 //! weight a glyph moves an intensity by the steepest slope of the edge, 1.2 per pixel, times the difference of two
-//! distances, less than 0.3 · 64 pixels in an image of 64: together less than 2e-3 grey levels of 255. Everything is computed image by image in a fixed order: neither batch nor threads change a bit.
+//! distances, less than 0.3 · 64 pixels in an image of 64: together less than 2e-5 grey levels of 255. Everything is computed image by image in a fixed order: neither batch nor threads change a bit.
 
 use rayon::prelude::*;
 
@@ -21,7 +21,7 @@ use super::warp::{PixelSums, Sample, Warp};
 use super::{Atlas, CHARACTERS, Embeddings, GlyphError};
 
 /// Pairs of character and typeface of less weight are not drawn.
-pub const CUT: f64 = 1e-10;
+pub const CUT: f64 = 1e-12;
 
 /// Names of the coordinates of a latent vector, for messages.
 const COORDINATES: [&str; LATENT] = [

@@ -3,8 +3,8 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    AlexNet, Classifier, ConvNext, EfficientNetLite, FidTap, Inception, MobileNetV2, NetError,
-    Prediction, ResNet, SqueezeNet, Swin, UnetEncoder, UnetEncoderConfig, Vgg16,
+    AlexNet, BexEncoder, Classifier, ConvNext, EfficientNetLite, FidTap, Inception, MobileNetV2,
+    NetError, Prediction, ResNet, SqueezeNet, Swin, UnetEncoder, UnetEncoderConfig, Vgg16,
 };
 use crate::tensor::{Backend, StateDict};
 
@@ -43,6 +43,8 @@ architectures! {
     SwinT = "swin_t",
     SwinB = "swin_b",
     UnetEncoder = "unet_encoder",
+    BexEncoder = "bex_encoder",
+    BexGenerator = "bex_generator",
 }
 
 impl FromStr for Architecture {
@@ -107,5 +109,11 @@ pub fn build<B: Backend + 'static>(
         }
         A::SwinT | A::SwinB => Box::new(Swin::new(backend, dict)?),
         A::UnetEncoder => Box::new(UnetEncoder::new(backend, dict, unet.clone())?),
+        A::BexEncoder => Box::new(BexEncoder::new(backend, dict)?),
+        A::BexGenerator => {
+            return Err(NetError::Config(format!(
+                "{architecture} draws images and tells no classes apart; give its card `role = \"generator\"`"
+            )));
+        }
     })
 }

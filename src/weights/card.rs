@@ -93,6 +93,7 @@ pub enum Role {
     Classifier,
     LpipsBackbone,
     FidFeatures,
+    Generator,
 }
 
 impl Role {
@@ -101,6 +102,7 @@ impl Role {
             Role::Classifier => "classifier",
             Role::LpipsBackbone => "lpips_backbone",
             Role::FidFeatures => "fid_features",
+            Role::Generator => "generator",
         }
     }
 }

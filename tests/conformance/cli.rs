@@ -92,7 +92,7 @@ fn refuses_an_unknown_area_and_a_folder_without_areas() {
         .args(["conformance", "sound"])
         .assert()
         .failure()
-        .stderr(contains("use vision, weights, nets, or all"));
+        .stderr(contains("use vision, weights, nets, bex, or all"));
     foil()
         .args(["conformance", "all", "--data"])
         .arg(tempfile::tempdir().unwrap().path())

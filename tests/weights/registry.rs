@@ -41,7 +41,7 @@ fn every_card_is_complete() {
         match card.role {
             Role::Classifier => assert_eq!(card.labels.len(), 1000, "{}", card.name),
             Role::LpipsBackbone => assert!(card.heads.is_some(), "{}", card.name),
-            Role::FidFeatures => {}
+            Role::FidFeatures | Role::Generator => {}
         }
         let published = card.embedded || card.sha256.is_some() || card.sha256_prefix.is_some();
         assert!(published || card.architecture == Architecture::UnetEncoder);
