@@ -7,21 +7,17 @@
 //! any real number (it is not clipped: outside of [0, 1] the contrast grows beyond that of ink and ground). On the
 //! embeddings of a character and a typeface the generator draws what the renderer draws.
 //!
-//! Pairs of weight below [`CUT`] are left out. Together they weigh less than 48 · 48 · [`CUT`] = 2.3e-9. Per unit of
-//! weight a glyph moves an intensity by the steepest slope of the edge, 1.2 per pixel, times the difference of two
-//! distances, less than 0.3 · 64 pixels in an image of 64: together less than 2e-5 grey levels of 255. Everything is computed image by image in a fixed order: neither batch nor threads change a bit.
+//! Everything is computed image by image in a fixed order: neither batch nor threads change a bit.
 
 use rayon::prelude::*;
 
-use super::atlas::{GRID, SPACING};
-use super::choice::{self, TEMPERATURE, nearest, soft_choice};
+use super::atlas::{GRID, REACH, SPACING};
+use super::choice::{TEMPERATURE, nearest, soft_choice};
 use super::embedding::LATENT;
+use super::mixture::Mixture;
 use super::render::{EDGE, SIZES, coverage};
 use super::warp::{PixelSums, Sample, Warp};
 use super::{Atlas, CHARACTERS, Embeddings, GlyphError};
-
-/// Pairs of character and typeface of less weight are not drawn.
-pub const CUT: f64 = 1e-12;
 
 /// Names of the coordinates of a latent vector, for messages.
 const COORDINATES: [&str; LATENT] = [
@@ -42,11 +38,11 @@ const COORDINATES: [&str; LATENT] = [
 /// it by reference or `Arc`.
 #[derive(Debug, Clone)]
 pub struct Generator {
-    embeddings: Embeddings,
+    pub(super) embeddings: Embeddings,
     /// Characters × typefaces × nodes.
-    distances: Vec<[f32; GRID * GRID]>,
-    half_extents: Vec<[f32; 2]>,
-    temperature: f64,
+    pub(super) distances: Vec<[f32; GRID * GRID]>,
+    pub(super) half_extents: Vec<[f32; 2]>,
+    pub(super) temperature: f64,
 }
 
 impl Generator {
@@ -208,8 +204,7 @@ impl Generator {
                 sums.side += by_pixels * f64::from(sample.distance);
                 sample.scatter(&mut nodes, by_distance);
                 let [gx, gy] = sample.slope.map(|s| by_distance * f64::from(s) / spacing);
-                let [ux, uy] =
-                    place.map(|v| f64::from(v) * spacing - f64::from(super::atlas::REACH));
+                let [ux, uy] = place.map(|v| f64::from(v) * spacing - f64::from(REACH));
                 sums.shift[0] += gx;
                 sums.shift[1] += gy;
                 sums.stretch += gx * ux + gy * uy;
@@ -236,107 +231,6 @@ impl Generator {
         ]
         .map(|v| v as f32)
     }
-}
-
-/// The glyphs that are drawn at a latent vector.
-struct Mixture {
-    /// Glyph, character, typeface, for every pair that is not cut.
-    pairs: Vec<[usize; 3]>,
-    /// Weights of all characters and all typefaces.
-    weights: [Vec<f64>; 2],
-    /// Mean half sides.
-    half: [f64; 2],
-}
-
-impl Mixture {
-    fn new(generator: &Generator, latent: &[f32; LATENT]) -> Self {
-        let weights = generator.weights(latent);
-        let fonts = weights[1].len();
-        let mut pairs = Vec::new();
-        let mut half = [0.0; 2];
-        for (c, by_character) in weights[0].iter().enumerate() {
-            for (f, by_font) in weights[1].iter().enumerate() {
-                let weight = by_character * by_font;
-                if weight >= CUT {
-                    let glyph = c * fonts + f;
-                    pairs.push([glyph, c, f]);
-                    for (sum, &h) in half.iter_mut().zip(&generator.half_extents[glyph]) {
-                        *sum += weight * f64::from(h);
-                    }
-                }
-            }
-        }
-        Self {
-            pairs,
-            weights,
-            half,
-        }
-    }
-
-    fn weight(&self, [_, c, f]: [usize; 3]) -> f64 {
-        self.weights[0][c] * self.weights[1][f]
-    }
-
-    /// The mean distance image.
-    fn grid(&self, generator: &Generator) -> Box<[f32; GRID * GRID]> {
-        let mut grid = Box::new([0.0f32; GRID * GRID]);
-        for &pair in &self.pairs {
-            let weight = self.weight(pair) as f32;
-            for (sum, &d) in grid.iter_mut().zip(&generator.distances[pair[0]]) {
-                *sum += weight * d;
-            }
-        }
-        grid
-    }
-
-    /// The gradients by the two points, given those by the nodes of the mean image and by the mean half sides.
-    fn gradient(
-        &self,
-        generator: &Generator,
-        nodes: &[f64; GRID * GRID],
-        by_half: [f64; 2],
-    ) -> [[f64; 3]; 2] {
-        let nodes = nodes.map(|v| v as f32);
-        let [characters, fonts] = &self.weights;
-        let mut sums = [vec![0.0; characters.len()], vec![0.0; fonts.len()]];
-        let mut drawn = [vec![false; characters.len()], vec![false; fonts.len()]];
-        for &[glyph, c, f] in &self.pairs {
-            let half = generator.half_extents[glyph].map(f64::from);
-            let by_weight = dot(&nodes, &generator.distances[glyph])
-                + by_half[0] * half[0]
-                + by_half[1] * half[1];
-            sums[0][c] += fonts[f] * by_weight;
-            sums[1][f] += characters[c] * by_weight;
-            drawn[0][c] = true;
-            drawn[1][f] = true;
-        }
-        let tables = [
-            &generator.embeddings.characters,
-            &generator.embeddings.fonts,
-        ];
-        [0, 1].map(|k| {
-            let chosen = (0..sums[k].len())
-                .filter(|&i| drawn[k][i])
-                .map(|i| (i, self.weights[k][i], sums[k][i]));
-            choice::gradient(tables[k], chosen, generator.temperature)
-        })
-    }
-}
-
-/// `Σ a b`: each row of the grid in f32, the rows in f64.
-fn dot(a: &[f32; GRID * GRID], b: &[f32; GRID * GRID]) -> f64 {
-    const LANES: usize = 8;
-    let rows = a.chunks_exact(GRID).zip(b.chunks_exact(GRID));
-    let row = |(a, b): (&[f32], &[f32])| {
-        let mut sums = [0.0f32; LANES];
-        for (a, b) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)) {
-            for k in 0..LANES {
-                sums[k] += a[k] * b[k];
-            }
-        }
-        sums.iter().map(|&s| f64::from(s)).sum::<f64>()
-    };
-    rows.map(row).sum()
 }
 
 /// The places of a latent vector among characters and among typefaces.
@@ -390,7 +284,7 @@ mod tests {
         Attributes {
             character: index % 48,
             font: (index * 5 + index / 48) % 48,
-            inverse: index % 3 == 0,
+            inverse: index.is_multiple_of(3),
             scale: uniform(0.35, 1.0),
             x: uniform(-1.0, 1.0),
             y: uniform(-1.0, 1.0),

@@ -6,17 +6,19 @@
 //!
 //! Names are those of the package's state dict: `char_embedding`, `font_embedding`, `decoder.mlp`,
 //! `decoder.group{i}.block{k}`, `decoder.bn_out`, `decoder.conv_out`. Number and widths of groups are read off the
-//! weights, so that any channel multiplier loads. The statistics of a conditional norm are folded into its linear layer.
+//! weights, so that any channel multiplier loads. The statistics of a norm are folded into the convolution before it.
 
 use super::NetError;
 use super::bex_layers::{
-    ChannelNorm, hidden_layers, package_scope, run_layers, sides, spectral_conv, statistics,
+    ChannelNorm, hidden_layers, package_scope, run_layers, sides, spectral_conv,
 };
 use super::layers::Scope;
 use crate::tensor::{Activation, Array, Backend, Conv, Shape, StateDict};
 
 /// A residual block that hears the latent vector.
 struct Block<B: Backend> {
+    /// The first norm; the second is part of the first convolution.
+    norm: ChannelNorm,
     /// From the latent vector to scales and shifts.
     conditions: [B::Conv; 2],
     convs: [B::Conv; 2],
@@ -161,7 +163,8 @@ impl<B: Backend> Block<B> {
             }
         };
         let [first, second] = &self.conditions;
-        let h = b.modulate(x, &b.conv(latents, first, None)?, Activation::Relu)?;
+        let h = self.norm.run(b, x, Activation::None)?;
+        let h = b.modulate(&h, &b.conv(latents, first, None)?, Activation::Relu)?;
         let h = b.conv(&resize(h)?, &self.convs[0], None)?;
         let h = b.modulate(&h, &b.conv(latents, second, None)?, Activation::Relu)?;
         // A 1×1 convolution of repeated pixels is the repetition of the convolution.
@@ -194,48 +197,23 @@ fn block<B: Backend>(
     let three = |i: usize| Conv::square(i, outputs, 3).padding(1);
     let short = at.at("conv_short");
     let shortcut = (inputs != outputs)
-        .then(|| spectral_conv(backend, &short, Conv::square(inputs, outputs, 1)))
+        .then(|| spectral_conv(backend, &short, None, Conv::square(inputs, outputs, 1)))
         .transpose()?;
+    let condition = |name: &str, channels: usize| -> Result<B::Conv, NetError> {
+        let linear = at.at(name).at("condition");
+        linear.shaped("bias", &[2 * channels])?;
+        linear.conv(backend, Conv::linear(latent, 2 * channels))
+    };
+    let second = at.at("bn1.bn");
     let block = Block {
-        conditions: [
-            condition(backend, &at.at("bn0"), inputs, latent)?,
-            condition(backend, &at.at("bn1"), outputs, latent)?,
-        ],
+        norm: ChannelNorm::plain(&at.at("bn0.bn"), inputs)?,
+        conditions: [condition("bn0", inputs)?, condition("bn1", outputs)?],
         convs: [
-            spectral_conv(backend, &at.at("conv0"), three(inputs))?,
-            spectral_conv(backend, &at.at("conv1"), three(outputs))?,
+            spectral_conv(backend, &at.at("conv0"), Some(&second), three(inputs))?,
+            spectral_conv(backend, &at.at("conv1"), None, three(outputs))?,
         ],
         shortcut,
         doubles,
     };
     Ok((block, outputs))
-}
-
-/// The linear layer of a conditional norm with the norm's statistics folded in: from `(x − μ)/σ · s + t` to `x · s′ + t′`
-/// with `s′ = s/σ` and `t′ = t − μ s/σ`, both linear in the latent vector as `s` and `t` are.
-fn condition<B: Backend>(
-    backend: &B,
-    at: &Scope<'_>,
-    channels: usize,
-    latent: usize,
-) -> Result<B::Conv, NetError> {
-    let (mean, inverse) = statistics(&at.at("bn"), channels)?;
-    let linear = at.at("condition");
-    let weight = linear.shaped("weight", &[2 * channels, latent])?;
-    let bias = linear.shaped("bias", &[2 * channels])?;
-    let fold = |values: &[f32], columns: usize| -> Vec<f32> {
-        let mut folded = Vec::with_capacity(values.len());
-        let (scales, shifts) = values.split_at(channels * columns);
-        for (i, &s) in scales.iter().enumerate() {
-            folded.push((f64::from(s) * inverse[i / columns]) as f32);
-        }
-        for (i, (&s, &t)) in scales.iter().zip(shifts).enumerate() {
-            let c = i / columns;
-            folded.push((f64::from(t) - mean[c] * inverse[c] * f64::from(s)) as f32);
-        }
-        folded
-    };
-    let spec = Conv::linear(latent, 2 * channels);
-    let folded = Array::new([2 * channels, latent, 1, 1], fold(&weight.data, latent))?;
-    Ok(backend.prepare(spec, &folded, &fold(&bias.data, 1))?)
 }

@@ -28,7 +28,7 @@ pub fn sides(scope: &Scope<'_>, name: &str) -> Result<[usize; 2], NetError> {
     }
 }
 
-/// A batch norm that no convolution precedes: a scale and a shift for each channel.
+/// A batch norm that no convolution precedes: a scale and a shift for each channel, in f64 until the end.
 pub struct ChannelNorm {
     order: Vec<usize>,
     scale: Vec<f32>,
@@ -37,19 +37,28 @@ pub struct ChannelNorm {
 
 impl ChannelNorm {
     pub fn new(scope: &Scope<'_>, channels: usize) -> Result<Self, NetError> {
-        let gain = &scope.shaped("weight", &[channels])?.data;
-        let offset = &scope.shaped("bias", &[channels])?.data;
+        let gain = wide(scope, "weight", channels)?;
+        let offset = wide(scope, "bias", channels)?;
         let (mean, inverse) = statistics(scope, channels)?;
-        let scale: Vec<f64> = (0..channels)
-            .map(|c| f64::from(gain[c]) * inverse[c])
-            .collect();
-        Ok(Self {
-            order: (0..channels).collect(),
-            shift: (0..channels)
-                .map(|c| (f64::from(offset[c]) - mean[c] * scale[c]) as f32)
-                .collect(),
-            scale: scale.iter().map(|&s| s as f32).collect(),
-        })
+        let scale = (0..channels).map(|c| gain[c] * inverse[c]);
+        let shift = (0..channels).map(|c| offset[c] - mean[c] * gain[c] * inverse[c]);
+        Ok(Self::from_parts(scale, shift))
+    }
+
+    /// The norm alone, without learnt scale and shift.
+    pub fn plain(scope: &Scope<'_>, channels: usize) -> Result<Self, NetError> {
+        let (mean, inverse) = statistics(scope, channels)?;
+        let shift = mean.iter().zip(&inverse).map(|(m, i)| -m * i);
+        Ok(Self::from_parts(inverse.iter().copied(), shift))
+    }
+
+    fn from_parts(scale: impl Iterator<Item = f64>, shift: impl Iterator<Item = f64>) -> Self {
+        let scale: Vec<f32> = scale.map(|s| s as f32).collect();
+        Self {
+            order: (0..scale.len()).collect(),
+            scale,
+            shift: shift.map(|s| s as f32).collect(),
+        }
     }
 
     pub fn run<B: Backend>(
@@ -65,13 +74,14 @@ impl ChannelNorm {
 
 /// Means and `1/√(variance + ε)` of a batch norm.
 pub fn statistics(scope: &Scope<'_>, channels: usize) -> Result<(Vec<f64>, Vec<f64>), NetError> {
-    let wide = |name: &str| -> Result<Vec<f64>, NetError> {
-        let array = scope.shaped(name, &[channels])?;
-        Ok(array.data.iter().map(|&v| f64::from(v)).collect())
-    };
-    let variance = wide("running_var")?;
+    let variance = wide(scope, "running_var", channels)?;
     let inverse = variance.iter().map(|v| 1.0 / (v + EPSILON).sqrt());
-    Ok((wide("running_mean")?, inverse.collect()))
+    Ok((wide(scope, "running_mean", channels)?, inverse.collect()))
+}
+
+fn wide(scope: &Scope<'_>, name: &str, channels: usize) -> Result<Vec<f64>, NetError> {
+    let array = scope.shaped(name, &[channels])?;
+    Ok(array.data.iter().map(|&v| f64::from(v)).collect())
 }
 
 /// Linear layers without bias, each with a batch norm and a leaky ReLU, and their number of outputs.
@@ -109,37 +119,56 @@ pub fn run_layers<B: Backend>(
 }
 
 /// A convolution with torch's first form of spectral norm: `weight_orig / (uᵀ W v)`, with `W` the weight as a matrix of
-/// `outputs` rows and the stored vectors as they are (as in evaluation), in f64. A plain `weight` is taken as it is.
+/// `outputs` rows and the stored vectors as they are (as in evaluation); a plain `weight` is taken as it is. The batch
+/// norm without learnt scale and shift that follows, if there is one, is folded in. All in f64.
 pub fn spectral_conv<B: Backend>(
     backend: &B,
     scope: &Scope<'_>,
+    norm: Option<&Scope<'_>>,
     spec: Conv,
 ) -> Result<B::Conv, NetError> {
-    if scope.has("weight") {
-        return scope.conv(backend, spec);
-    }
     let [kh, kw] = spec.kernel;
     let shape = [spec.outputs, spec.inputs, kh, kw];
     let rest = spec.inputs * kh * kw;
-    let weight = scope.shaped("weight_orig", &shape)?;
-    let u = &scope.shaped("weight_u", &[spec.outputs])?.data;
-    let v = &scope.shaped("weight_v", &[rest])?.data;
-    let rows = weight.data.chunks_exact(rest.max(1)).zip(u);
-    let sigma: f64 = rows
-        .map(|(row, &u)| {
-            let products = row
-                .iter()
-                .zip(v)
-                .map(|(&w, &v)| f64::from(w) * f64::from(v));
-            f64::from(u) * products.sum::<f64>()
-        })
-        .sum();
+    let (weight, sigma) = match scope.has("weight") {
+        true => (scope.shaped("weight", &shape)?, 1.0),
+        false => {
+            let weight = scope.shaped("weight_orig", &shape)?;
+            let u = wide(scope, "weight_u", spec.outputs)?;
+            let v = wide(scope, "weight_v", rest)?;
+            (weight, bilinear(&u, &weight.data, &v))
+        }
+    };
     if sigma == 0.0 || !sigma.is_finite() {
         return Err(NetError::Config(format!(
             "the spectral norm of a convolution {shape:?} is {sigma}; the weights are unusable"
         )));
     }
-    let divided = weight.data.iter().map(|&w| (f64::from(w) / sigma) as f32);
-    let weight = Array::new(shape, divided.collect())?;
-    Ok(backend.prepare(spec, &weight, &[])?)
+    let (mean, inverse) = match norm {
+        Some(norm) => statistics(norm, spec.outputs)?,
+        None => (vec![0.0; spec.outputs], vec![1.0; spec.outputs]),
+    };
+    let rows = weight.data.chunks_exact(rest.max(1)).zip(&inverse);
+    let folded = rows
+        .flat_map(|(row, i)| row.iter().map(move |&w| (f64::from(w) / sigma * i) as f32))
+        .collect();
+    let bias: Vec<f32> = match norm {
+        Some(_) => mean
+            .iter()
+            .zip(&inverse)
+            .map(|(m, i)| (-m * i) as f32)
+            .collect(),
+        None => Vec::new(),
+    };
+    Ok(backend.prepare(spec, &Array::new(shape, folded)?, &bias)?)
+}
+
+/// `uᵀ W v`, with `W` row by row.
+fn bilinear(u: &[f64], matrix: &[f32], v: &[f64]) -> f64 {
+    let rows = matrix.chunks_exact(v.len().max(1)).zip(u);
+    rows.map(|(row, u)| {
+        let products = row.iter().zip(v).map(|(&w, v)| f64::from(w) * v);
+        u * products.sum::<f64>()
+    })
+    .sum()
 }

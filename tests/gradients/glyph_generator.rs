@@ -136,6 +136,17 @@ fn expected(z: &Latent, by_image: &[f32], size: usize) -> Latent {
     })
 }
 
+/// What rounding leaves of differences, and less than what pairs left out could add.
+const FLOOR: f64 = 1e-8;
+
+/// The usual error must be far smaller than the largest allowed.
+fn assert_usually_small(mut errors: Vec<f64>) {
+    errors.sort_by(f64::total_cmp);
+    let (usual, largest) = (errors[errors.len() / 2], errors[errors.len() - 1]);
+    println!("usual error {usual:e}, largest {largest:e}");
+    assert!(usual < 1e-5, "usual error {usual:e}");
+}
+
 /// A pattern of waves about ten pixels long. Gradients of noise would be small differences of large sums.
 fn waves(size: usize, phase: f32) -> Vec<f32> {
     let at = |i: usize| (0.31 * (i % size) as f32 + 0.23 * (i / size) as f32 + phase).sin();
@@ -160,8 +171,11 @@ fn leverage(table: &[[f32; 3]], z: &[f64]) -> f64 {
     2.0 / TEMPERATURE * moved
 }
 
-/// Compares image and gradients at one point.
-fn check(what: &str, z: &[f32; LATENT], size: usize) {
+/// Compares image and gradients at one point; gives the errors of the gradient as shares of its scale.
+///
+/// A pixel that lies on the line between two nodes to within the rounding of f32 may take its slope from the other
+/// cell, which one in some thousand pixels does: 1e-3 for single gradients.
+fn check(what: &str, z: &[f32; LATENT], size: usize) -> [f64; LATENT] {
     let by_image = waves(size, what.len() as f32 + z[7]);
     let wide = z.map(f64::from);
     let pixels = image(&wide, &mixture(&wide), size);
@@ -185,7 +199,7 @@ fn check(what: &str, z: &[f32; LATENT], size: usize) {
         leverage(&embeddings.characters, &wide[..3]),
         leverage(&embeddings.fonts, &wide[3..6]),
     ];
-    for k in 0..LATENT {
+    std::array::from_fn(|k| {
         let (g, e) = (f64::from(got[k]), expected[k]);
         // On an embedding a step hardly moves the mixture, and the gradient is small: there the scale is the leverage.
         let scale = match k {
@@ -193,15 +207,12 @@ fn check(what: &str, z: &[f32; LATENT], size: usize) {
             3..6 => levers[1] * edges,
             _ => edges,
         };
-        println!(
-            "{what} {k}: {e:e} {g:e} error {:e} of {scale:e}",
-            (g - e).abs() / scale
-        );
         assert!(
-            (g - e).abs() <= 2e-4 * scale,
+            (g - e).abs() <= 1e-3 * scale + FLOOR,
             "{what}: coordinate {k}: expected {e:e}, got {g:e}, scale {scale:e}"
         );
-    }
+        ((g - e).abs() - FLOOR).max(0.0) / scale
+    })
 }
 
 /// Attributes off every kink of the formula.
@@ -220,18 +231,21 @@ fn attributes(index: usize) -> Attributes {
 
 #[test]
 fn gradients_on_the_embeddings() {
+    let mut errors = Vec::new();
     for index in 0..16 {
         let z = world()
             .embeddings
             .latent(&attributes(index))
             .expect("a glyph");
-        check(&format!("glyph {index}"), &z, [32, 64][index % 2]);
+        errors.extend(check(&format!("glyph {index}"), &z, [32, 64][index % 2]));
     }
+    assert_usually_small(errors);
 }
 
 #[test]
 fn gradients_between_the_embeddings() {
     let embeddings = &world().embeddings;
+    let mut errors = Vec::new();
     for index in 0..16 {
         let mut z = embeddings.latent(&attributes(index)).expect("a glyph");
         let other = embeddings.latent(&attributes(index + 5)).expect("a glyph");
@@ -241,8 +255,9 @@ fn gradients_between_the_embeddings() {
         }
         z[6] = 0.1 + 0.05 * index as f32;
         z[10] = -z[10] + if index % 3 == 0 { 2.0 } else { 0.0 };
-        check(&format!("between {index}"), &z, [64, 32][index % 2]);
+        errors.extend(check(&format!("between {index}"), &z, [64, 32][index % 2]));
     }
+    assert_usually_small(errors);
 }
 
 #[test]
