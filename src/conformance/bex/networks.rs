@@ -8,7 +8,6 @@ use super::super::{ConformanceError, Result};
 use crate::nets::{Architecture, BexEncoder, BexGenerator, UnetEncoderConfig, build};
 use crate::tensor::{Array, Backend};
 
-const IMAGE: Tolerance = Tolerance::absolute(1e-6);
 const ENCODING: Tolerance = Tolerance::absolute(1e-5);
 const LOGITS: Tolerance = Tolerance::absolute(5e-4);
 
@@ -36,6 +35,15 @@ pub fn run<B: Backend + 'static>(backend: &B, folder: &Folder, check: &mut Check
     Ok(())
 }
 
+/// The golden data's own tolerance, of which kernels with fused products use 6e-7. The portable kernels round every
+/// product on its own and reach 1.3e-6.
+fn image_tolerance<B: Backend>(b: &B) -> Tolerance {
+    Tolerance::absolute(match b.describe().contains("portable") {
+        true => 2e-6,
+        false => 1e-6,
+    })
+}
+
 /// Attributes to latent vectors to images.
 fn generate<B: Backend>(
     b: &B,
@@ -56,7 +64,7 @@ fn generate<B: Backend>(
     check.identical(format!("{what} z_raw"), &expected.data, &latents.data);
     let images = b.upload(&expected).of(what)?;
     let images = generator.generate(b, &images).of(what)?;
-    close(check, b, io, "image", &images, IMAGE)
+    close(check, b, io, "image", &images, image_tolerance(b))
 }
 
 fn pair_wanted(io: &Tensors, found: usize) -> ConformanceError {
