@@ -7,6 +7,8 @@ macro_rules! files {
 }
 
 static FILES: &[(&str, &[u8])] = files![
+    "bex/generator_w025.safetensors",
+    "bex/generator_w025_io.safetensors",
     "nets/nets.json",
     "nets/nets.safetensors",
     "vision/dbvce_batch.safetensors",

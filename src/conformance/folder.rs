@@ -10,7 +10,7 @@ use super::check::Check;
 use super::json::Json;
 use super::real_weights::shipped;
 use super::tensors::Tensors;
-use super::{ConformanceError, Result, Source, builtin, nets, vision, weights};
+use super::{ConformanceError, Result, Source, bex, builtin, nets, vision, weights};
 
 /// What belongs to an area.
 pub struct Layout {
@@ -18,6 +18,8 @@ pub struct Layout {
     pub files: &'static [&'static str],
     /// Folders of images that cases name.
     pub images: &'static [&'static str],
+    /// Files of cases for parts that this program does not have.
+    pub not_run: &'static [&'static str],
 }
 
 pub struct Folder {
@@ -124,6 +126,7 @@ impl Folder {
         let layout = match self.area {
             "vision" => vision::LAYOUT,
             "weights" => weights::LAYOUT,
+            "bex" => bex::LAYOUT,
             _ => nets::LAYOUT,
         };
         let present = self.list()?;
@@ -135,6 +138,11 @@ impl Folder {
                 check.used(file);
             } else if stem.starts_with("readme") || stem.starts_with("licen") {
                 check.unused(file, "documentation");
+            } else if layout.not_run.contains(&file.as_str()) {
+                check.unused(
+                    file,
+                    "its cases are of a part that this program does not have",
+                );
             } else if layout.files.contains(&file.as_str()) {
                 check.unused(file, "the files its cases stand in are absent");
             } else if layout.images.contains(&parent) && stem.ends_with(".png") {

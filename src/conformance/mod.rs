@@ -1,10 +1,11 @@
 //! Golden cases of the public implementations, run on this machine and this device.
 //!
-//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights` or `tests/golden/nets` (any folder
-//! of that layout), runs every case it holds and reports for each: what, expected, got, error, tolerance, pass. Files
+//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights`, `reference/bex` or
+//! `tests/golden/nets` (any folder of that layout), runs every case it holds and reports for each: what, expected, got, error, tolerance, pass. Files
 //! that are absent are listed and their cases skipped; a file, tensor, JSON field or case that nothing here knows how
 //! to run is reported as unknown and fails the area. The command `foil conformance` and the golden tests both call it.
 
+mod bex;
 mod builtin;
 mod check;
 mod data;
@@ -33,7 +34,7 @@ use folder::Folder;
 type Result<T> = std::result::Result<T, ConformanceError>;
 
 /// The areas there are cases for.
-pub const AREAS: [&str; 3] = ["vision", "weights", "nets"];
+pub const AREAS: [&str; 4] = ["vision", "weights", "nets", "bex"];
 
 /// Runs all cases of one area on a device.
 pub fn run<B: Backend + 'static>(area: &str, data: Source, backend: &B) -> Result<AreaReport> {
@@ -45,6 +46,7 @@ pub fn run<B: Backend + 'static>(area: &str, data: Source, backend: &B) -> Resul
     match area {
         "vision" => vision::run(backend, &folder, &mut check)?,
         "weights" => weights::run(backend, &folder, &mut check)?,
+        "bex" => bex::run(backend, &folder, &mut check)?,
         _ => nets::run(backend, &folder, &mut check)?,
     }
     folder.account_for_files(&mut check)?;

@@ -61,6 +61,14 @@ pub enum GlyphError {
         /// What was given.
         found: String,
     },
+    /// Something that the generator cannot draw.
+    #[error("generator: expected {expected}, found {found}")]
+    Generator {
+        /// What it takes.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
     /// A folder that holds something already.
     #[error("{}: expected an empty or new folder, found files in it: name another one, or replace its images with --force", path.display())]
     NotEmpty {

@@ -3,27 +3,33 @@
 //! An image is a function of its [`Attributes`]: character, typeface, inverse colour, scale, position and rotation.
 //! [`Fonts`] holds outlines (48 typefaces ship with the program), [`Atlas`] turns each into an image of signed distances,
 //! [`render`] draws them by a formula of smooth operations, [`embedding`] gives characters and typefaces coordinates by
-//! their shape, [`causal`] draws attributes and labels as the benchmark of the paper bex does, and [`dataset`] writes
+//! their shape, [`generator`] draws any point of that latent space with gradients, [`causal`] draws attributes and labels as the benchmark of the paper bex does, and [`dataset`] writes
 //! a folder of images with the table of their attributes.
 
 pub mod atlas;
 pub mod boundary;
 pub mod causal;
+pub mod choice;
 pub mod clusters;
 pub mod dataset;
+mod differentiable;
 pub mod embedding;
 mod error;
 mod font_files;
 pub mod fonts;
+pub mod generator;
+pub mod mixture;
 pub mod outline;
 pub mod render;
 pub mod sheet;
+pub mod warp;
 
 pub use atlas::{Atlas, Glyph};
 pub use causal::{Example, Model, World};
 pub use embedding::Embeddings;
 pub use error::GlyphError;
 pub use fonts::{Face, Fonts};
+pub use generator::Generator;
 pub use render::{Attributes, Drawing};
 
 /// The characters of the world: the letters a to z and 22 with accents. A character's number is its place here.

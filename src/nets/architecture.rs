@@ -3,8 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    AlexNet, Classifier, ConvNext, EfficientNetLite, FidTap, Inception, MobileNetV2, NetError,
-    PlainCnn, Prediction, ResNet, SqueezeNet, Swin, UnetEncoder, UnetEncoderConfig, Vgg16,
+    AlexNet, BexEncoder, Classifier, ConvNext, EfficientNetLite, FidTap, Inception, MobileNetV2,
+    NetError, PlainCnn, Prediction, ResNet, SqueezeNet, Swin, UnetEncoder, UnetEncoderConfig,
+    Vgg16,
 };
 use crate::tensor::{Backend, StateDict};
 
@@ -46,6 +47,8 @@ architectures! {
     PlainCnn = "plain_cnn",
     Autoencoder = "autoencoder",
     Unet = "guided_diffusion_unet",
+    BexEncoder = "bex_encoder",
+    BexGenerator = "bex_generator",
 }
 
 impl FromStr for Architecture {
@@ -111,9 +114,10 @@ pub fn build<B: Backend + 'static>(
         A::SwinT | A::SwinB => Box::new(Swin::new(backend, dict)?),
         A::UnetEncoder => Box::new(UnetEncoder::new(backend, dict, unet.clone())?),
         A::PlainCnn => Box::new(PlainCnn::new(backend, dict)?),
-        A::Autoencoder | A::Unet => {
+        A::BexEncoder => Box::new(BexEncoder::new(backend, dict)?),
+        A::Autoencoder | A::Unet | A::BexGenerator => {
             return Err(NetError::Config(format!(
-                "{architecture} draws images and cannot judge them: it is no classifier"
+                "{architecture} draws images and tells no classes apart; give its card the role of what it is"
             )));
         }
     })

@@ -1,12 +1,15 @@
 //! The networks, each written once against [`Backend`] and loadable from its public checkpoint.
 //!
-//! Names of architectures and of tensors are those of torchvision, pytorch-fid, efficientnet-lite-pytorch and
-//! guided-diffusion, so that the usual files load unchanged. Batch norms are folded into convolutions at load.
+//! Names of architectures and of tensors are those of torchvision, pytorch-fid, efficientnet-lite-pytorch,
+//! guided-diffusion and bex, so that the usual files load unchanged. Batch norms are folded into convolutions at load.
 
 mod alexnet;
 mod architecture;
 mod autoencoder;
 mod batch;
+mod bex_encoder;
+mod bex_generator;
+mod bex_layers;
 mod convnext;
 mod efficientnet_lite;
 mod inception;
@@ -24,6 +27,8 @@ mod vgg;
 pub use alexnet::AlexNet;
 pub use architecture::{Architecture, build};
 pub use autoencoder::Autoencoder;
+pub use bex_encoder::{BexEncoder, BexEncoding};
+pub use bex_generator::BexGenerator;
 pub use convnext::ConvNext;
 pub use efficientnet_lite::EfficientNetLite;
 pub use inception::{FidTap, Inception};

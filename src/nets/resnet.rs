@@ -24,7 +24,11 @@ pub struct ResNet<B: Backend> {
 
 impl<B: Backend> ResNet<B> {
     pub fn new(backend: &B, dict: &StateDict, depths: [usize; 4]) -> Result<Self, NetError> {
-        let scope = Scope::new(dict);
+        let mut scope = Scope::new(dict);
+        // The classifiers of bex hold their network below this name.
+        if scope.has("feat_extract.conv1.weight") {
+            scope = scope.at("feat_extract");
+        }
         let conv_bn = |at: &Scope<'_>, conv: &str, bn: &str, spec: Conv| {
             let spec = spec.activation(Activation::Relu);
             at.at(conv).conv_bn(&at.at(bn), backend, spec, EPSILON)

@@ -100,6 +100,15 @@ pub trait Backend: Send + Sync {
         activation: Activation,
     ) -> Result<Self::Tensor, TensorError>;
 
+    /// `activation(x · scale + shift)` with scales and shifts of each image's own: a `modulation` `[n, 2c]` holds the
+    /// scales, then the shifts (a conditional batch norm, once its statistics are folded).
+    fn modulate(
+        &self,
+        x: &Self::Tensor,
+        modulation: &Self::Tensor,
+        activation: Activation,
+    ) -> Result<Self::Tensor, TensorError>;
+
     // Attention.
 
     /// Attention over `[n, 1, tokens, 3c]`. `bias[w, head, query, key]` is added to the scores before the

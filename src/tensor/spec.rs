@@ -66,6 +66,9 @@ pub enum Activation {
     Silu,
     /// The exact form, `x · Φ(x)` with the error function.
     Gelu,
+    /// `x`, below zero `0.2 · x`.
+    LeakyRelu,
+    Tanh,
 }
 
 /// Zero rows and columns around an input; the sides may differ (TensorFlow's "same" padding).

@@ -8,6 +8,7 @@
 //! file = "birds.pth"                  # beside the card; any format of `weights::formats`
 //! sha256 = "…"                        # optional, 64 digits; checked at every load
 //! labels = ["crow", "wren"]           # or a file (.txt one per line, .json list), or "imagenet1k"
+//! role = "classifier"                 # the default; "generator" for bex_generator
 //! licence = "CC0-1.0"
 //! origin = "trained by us"
 //! hub = { repo = "us/birds", file = "birds.safetensors", revision = "main" }   # optional
@@ -113,6 +114,7 @@ pub enum Role {
     Autoencoder,
     /// Predicts the noise of images.
     Denoiser,
+    Generator,
 }
 
 impl Role {
@@ -124,6 +126,7 @@ impl Role {
             Role::Encoder => "encoder",
             Role::Autoencoder => "autoencoder",
             Role::Denoiser => "denoiser",
+            Role::Generator => "generator",
         }
     }
 }

@@ -7,8 +7,8 @@ use super::error::{Result, WeightsError};
 use super::lpips;
 use super::registry::Registry;
 use crate::nets::{
-    AlexNet, Architecture, Autoencoder, Backbone, FidTap, Inception, NetError, SqueezeNet, Unet,
-    UnetConfig, Vgg16, build,
+    AlexNet, Architecture, Autoencoder, Backbone, BexGenerator, FidTap, Inception, NetError,
+    SqueezeNet, Unet, UnetConfig, Vgg16, build,
 };
 use crate::tensor::{Array, Backend, StateDict, cpu::Cpu};
 
@@ -96,6 +96,12 @@ pub(super) fn trial(card: &Card, dict: &StateDict, shown: &str) -> Result<String
             finite("pixels", &[image])?;
             Ok(format!("{channels} channels"))
         }
+        Role::Generator => {
+            let image = generate(card.architecture, dict).map_err(misfit)?;
+            let shape = format!("images {:?}", &image.shape[1..]);
+            finite("pixels", &[image])?;
+            Ok(shape)
+        }
     }
 }
 
@@ -141,6 +147,18 @@ fn taps(architecture: Architecture, dict: &StateDict) -> std::result::Result<Vec
     let image = Cpu.upload(&grey([64, 64]))?;
     let taps = network.taps(&Cpu, &image)?;
     Ok(taps.iter().map(|tap| Cpu.download(tap)).collect())
+}
+
+/// The image of the latent vector 0.
+fn generate(architecture: Architecture, dict: &StateDict) -> std::result::Result<Array, NetError> {
+    if architecture != Architecture::BexGenerator {
+        return Err(NetError::Config(format!(
+            "{architecture} is no generator; use bex_generator"
+        )));
+    }
+    let network = BexGenerator::new(&Cpu, dict)?;
+    let latent = Cpu.upload(&Array::zeros([1, network.latent()]))?;
+    Ok(Cpu.download(&network.generate(&Cpu, &latent)?))
 }
 
 fn fid_features(dict: &StateDict) -> std::result::Result<Vec<Array>, NetError> {

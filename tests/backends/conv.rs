@@ -20,12 +20,14 @@ fn tolerance<B: Backend>(b: &B) -> f64 {
     }
 }
 
-pub const ACTIVATIONS: [Activation; 5] = [
+pub const ACTIVATIONS: [Activation; 7] = [
     Activation::None,
     Activation::Relu,
     Activation::Relu6,
     Activation::Silu,
     Activation::Gelu,
+    Activation::LeakyRelu,
+    Activation::Tanh,
 ];
 
 /// `activation(conv(x) + bias + residual)` and, for each value, the sum of magnitudes of its terms.
@@ -109,7 +111,7 @@ fn check<B: Backend>(b: &B, spec: Conv, [n, h, w]: [usize; 3], bias: bool, resid
         conv_f64(&Host::from(&x), &spec, &weight, &bias, residual.as_ref());
     // SiLU and GELU have slopes up to 1.13, and add the error of their own exponential.
     let slope = match spec.activation {
-        Activation::Silu | Activation::Gelu => 1.5,
+        Activation::Silu | Activation::Gelu | Activation::Tanh => 1.5,
         _ => 1.0,
     };
     // A fast algorithm for 3×3 and 5×5 windows adds and subtracts whole tiles of inputs: a pixel at the border, with few terms

@@ -79,6 +79,8 @@ fn every_operation<B: Backend>(b: &B, images: &Array) -> Vec<(String, Vec<Vec<u3
         .unwrap();
     let group = b.group_norm(&x, 8, &norm, Some(&modulation), Activation::Silu);
     keep("group norm".into(), &group.unwrap());
+    let modulated = b.modulate(&x, &modulation, Activation::Tanh);
+    keep("modulation".into(), &modulated.unwrap());
     let tokens = b.view(&x, Shape::new(n, 1, 17 * 19, 24)).unwrap();
     for layout in [QkvLayout::Stacked, QkvLayout::PerHead] {
         let attention = Attention { heads: 2, layout };
@@ -86,7 +88,7 @@ fn every_operation<B: Backend>(b: &B, images: &Array) -> Vec<(String, Vec<Vec<u3
         keep(format!("{attention:?}"), &got);
     }
     keep("add".into(), &b.add(&x, &b.global_mean(&x)).unwrap());
-    for activation in [Activation::Silu, Activation::Gelu] {
+    for activation in [Activation::Silu, Activation::Gelu, Activation::Tanh] {
         keep(format!("{activation:?}"), &b.activate(&x, activation));
     }
     let order: Vec<usize> = (0..24).rev().collect();

@@ -38,6 +38,8 @@ pub fn activation_f64(activation: Activation, x: f64) -> f64 {
         Activation::Relu6 => x.clamp(0.0, 6.0),
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Gelu => 0.5 * x * erfc(-x / std::f64::consts::SQRT_2),
+        Activation::LeakyRelu => x.max(0.2 * x),
+        Activation::Tanh => x.tanh(),
     }
 }
 
@@ -82,6 +84,14 @@ pub fn activations<B: Backend>(b: &B) {
             Activation::Silu | Activation::Gelu => assert_close(&what, &got, &expected, |i| {
                 2.5e-7 * f64::from(x.data[i]).abs().max(1e-30)
             }),
+            // 0.2 in f32 and one product.
+            Activation::LeakyRelu => assert_close(&what, &got, &expected, |i| {
+                1e-7 * f64::from(x.data[i]).abs().max(1e-30)
+            }),
+            // An exponential and a division, also near 0: three units in the last place.
+            Activation::Tanh => assert_close(&what, &got, &expected, |i| {
+                4e-7 * f64::from(x.data[i]).tanh().abs().max(1e-30)
+            }),
         }
     }
 }
@@ -101,7 +111,7 @@ pub fn gelu_is_exact_over_its_range<B: Backend>(b: &B) {
     assert!((activation_f64(Activation::Gelu, -2.0) + 2.0 * 0.022_750_131_948_179).abs() < 1e-14);
 }
 
-/// Far from zero SiLU and GELU are 0 and x, to the last bit.
+/// Far from zero SiLU and GELU are 0 and x, and tanh is ±1, to the last bit.
 fn check_huge<B: Backend>(b: &B, activation: Activation) {
     let huge = [
         -3e38f32, -1e30, -1e4, -500.0, -100.0, 100.0, 500.0, 1e4, 1e30, 3e38,
@@ -112,6 +122,8 @@ fn check_huge<B: Backend>(b: &B, activation: Activation) {
         let expected = match activation {
             Activation::None => f64::from(v),
             Activation::Relu6 => f64::from(v.clamp(0.0, 6.0)),
+            Activation::LeakyRelu => f64::from(v.max(0.2 * v)),
+            Activation::Tanh => f64::from(v.signum()),
             _ => f64::from(v.max(0.0)),
         };
         let limit = if v < 0.0 { 1e-30 } else { 0.0 };

@@ -128,6 +128,8 @@ pub fn norms_and_attention<B: Backend>(b: &B) {
     for shape in [[2, 6], [1, 12], [2, 24]] {
         let modulation = up(b, &random("m", shape));
         refused("wrong modulation", group(3, 6, Some(&modulation)));
+        let modulated = b.modulate(&x, &modulation, Activation::None);
+        refused("wrong modulation", modulated);
     }
 
     let layout = QkvLayout::Stacked;

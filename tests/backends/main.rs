@@ -56,6 +56,7 @@ macro_rules! suite {
                 norm {
                     layer_norm,
                     group_norm,
+                    modulation_of_each_image,
                     norms_survive_a_large_offset,
                 }
                 attention {

@@ -101,6 +101,28 @@ pub fn group_norm<B: Backend>(b: &B) {
     }
 }
 
+/// `activation(x · scale + shift)`.
+pub fn modulate_f64(x: &Host, modulation: &Host, activation: Activation) -> Host {
+    Host::build([x.n, x.c, x.h, x.w], |n, c, y, column| {
+        let [scale, shift] = [c, x.c + c].map(|c| modulation.at(n, c, 0, 0));
+        activation_f64(activation, x.at(n, c, y, column) * scale + shift)
+    })
+}
+
+pub fn modulation_of_each_image<B: Backend>(b: &B) {
+    for shape in [[1, 1, 4, 4], [3, 5, 3, 2], [2, 32, 8, 8], [7, 19, 1, 1]] {
+        let x = random("modulated", shape);
+        let modulation = random("modulation", [shape[0], 2 * shape[1]]);
+        for activation in ACTIVATIONS {
+            let got = b.modulate(&up(b, &x), &up(b, &modulation), activation);
+            let expected = modulate_f64(&Host::from(&x), &Host::from(&modulation), activation);
+            let what = format!("modulated {shape:?}, {activation:?}");
+            // A product and a sum of size 1, each rounded once, and the activation.
+            assert_close(&what, &down(b, &got.unwrap()), &expected, |_| 5e-7);
+        }
+    }
+}
+
 pub fn norms_survive_a_large_offset<B: Backend>(b: &B) {
     // Mean 1000, deviation 0.6: a one-pass variance in f32 would be noise. The input itself is rounded to 6e-5, so
     // each result may move by 6e-5 / 0.6 · |weight| per rounding of a value of that size; two are allowed.

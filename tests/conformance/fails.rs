@@ -255,7 +255,10 @@ fn pictures_under_other_names_pass_and_a_damaged_one_does_not() {
 #[test]
 fn an_unknown_area_or_folder_is_an_error() {
     let error = run("sound", Source::Builtin, &Cpu).unwrap_err().to_string();
-    assert!(error.contains("vision, weights, nets, or all"), "{error}");
+    assert!(
+        error.contains("vision, weights, nets, bex, or all"),
+        "{error}"
+    );
     let nowhere = Source::Folder("/nowhere/at/all".into());
     let error = run("vision", nowhere, &Cpu).unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all is not a folder"), "{error}");

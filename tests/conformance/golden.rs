@@ -104,6 +104,16 @@ fn the_golden_network_cases_pass() {
 }
 
 #[test]
+fn the_golden_cases_of_bex_pass() {
+    let report = passes("bex", Source::Folder(golden("bex")));
+    let images = report
+        .cases
+        .iter()
+        .filter(|c| c.what.starts_with("image ["));
+    assert_eq!(images.count(), 2, "{:?}", report.cases);
+}
+
+#[test]
 fn the_reference_folders_pass() {
     for area in AREAS {
         let Some(folder) = reference(area) else {

@@ -38,7 +38,7 @@ fn activations() {
             continue;
         }
         let step = match activation {
-            Activation::Silu | Activation::Gelu => Step::Smooth,
+            Activation::Silu | Activation::Gelu | Activation::Tanh => Step::Smooth,
             _ => Step::Straight,
         };
         check(

@@ -10,7 +10,7 @@ use crate::difference::{
 };
 use crate::distance::distance_f64;
 use crate::host::Host;
-use crate::norm::{group_f64, layer_f64};
+use crate::norm::{group_f64, layer_f64, modulate_f64};
 
 const EPSILON: f32 = 1e-5;
 
@@ -80,6 +80,30 @@ fn relu_in_a_group_norm() {
             |x| Candle.group_norm(&x[0], 2, &norm, None, activation),
             |x| group_f64(&x[0], 2, &norm, None, activation),
         );
+    }
+}
+
+#[test]
+fn modulation_of_each_image() {
+    let smooth = [Activation::None, Activation::Silu, Activation::Tanh];
+    let straight = [Activation::Relu, Activation::LeakyRelu];
+    let steps = smooth
+        .map(|a| (a, Step::Smooth))
+        .into_iter()
+        .chain(straight.map(|a| (a, Step::Straight)));
+    for (activation, step) in steps {
+        for shape in [[2, 5, 3, 4], [1, 1, 4, 4], [3, 4, 1, 1]] {
+            check(
+                &format!("modulated {shape:?}, {activation:?}"),
+                &[
+                    coarse("x", shape),
+                    coarse("modulation", [shape[0], 2 * shape[1]]),
+                ],
+                step,
+                |x| Candle.modulate(&x[0], &x[1], activation),
+                |x| modulate_f64(&x[0], &x[1], activation),
+            );
+        }
     }
 }
 

@@ -28,6 +28,7 @@ pub const LAYOUT: Layout = Layout {
         "unet_encoder_weights.safetensors",
     ],
     images: &["photos"],
+    not_run: &[],
 };
 
 /// Largest difference, as a share of the largest value.

@@ -57,6 +57,7 @@ pub const LAYOUT: Layout = Layout {
         "validity_logits.safetensors",
     ],
     images: &[IMAGES],
+    not_run: &[],
 };
 
 /// Where the pictures are.

@@ -28,6 +28,7 @@ pub const LAYOUT: Layout = Layout {
         "squeezenet1_1_caffe_f16.safetensors",
     ],
     images: &PICTURES,
+    not_run: &[],
 };
 
 /// Where the pictures are.

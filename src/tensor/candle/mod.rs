@@ -16,6 +16,7 @@ mod layout;
 mod linear_map;
 mod matmul;
 mod max_pool;
+mod modulate;
 mod norm;
 mod operation;
 mod slope;
@@ -26,7 +27,9 @@ mod training;
 mod weight_gradient;
 
 pub use conv::Prepared;
+pub(crate) use operation::{Gradient, Operation, Output, unary};
 pub use tensor::Tensor;
+pub(crate) use tensor::View;
 pub use training::{Trained, Training};
 
 use candle_core::Var;
@@ -38,7 +41,7 @@ use super::{
 };
 use layout::Move;
 use linear_map::LinearMap;
-use operation::{binary, unary};
+use operation::binary;
 use tensor::{dims, from_candle};
 
 /// Devices of candle that the operations have kernels for: the CPU. Work runs on rayon's current thread pool.
@@ -246,6 +249,16 @@ impl Backend for Candle {
             None => unary(operation, x),
             Some(m) => binary(operation, x.candle(), m.candle()),
         }
+    }
+
+    fn modulate(
+        &self,
+        x: &Tensor,
+        modulation: &Tensor,
+        activation: Activation,
+    ) -> Result<Tensor, TensorError> {
+        let operation = modulate::Modulate(activation);
+        binary(operation, x.candle(), modulation.candle())
     }
 
     fn attention(

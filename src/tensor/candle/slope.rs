@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::tensor::Activation;
-use crate::tensor::cpu::functions::{Single, erf, exp};
+use crate::tensor::cpu::functions::{LEAK, Single, erf, exp, tanh};
 use crate::tensor::cpu::simd::for_each_isa;
 
 /// Values per piece of parallel work.
@@ -11,11 +11,14 @@ const CHUNK: usize = 1 << 14;
 
 /// True if the slope can be read off the result, so that the input need not be kept: the ReLUs.
 pub fn shows_in_result(activation: Activation) -> bool {
-    !matches!(activation, Activation::Silu | Activation::Gelu)
+    !matches!(
+        activation,
+        Activation::Silu | Activation::Gelu | Activation::Tanh
+    )
 }
 
-/// `gradient · f′(x)` for each value. For the ReLUs `x` may also be the result. At a kink the slope is 0, as in
-/// torch.
+/// `gradient · f′(x)` for each value. For the ReLUs `x` may also be the result. At a kink the slope is that below it,
+/// as in torch.
 pub fn times_slope(gradient: &[f32], x: &[f32], activation: Activation) -> Vec<f32> {
     let mut out = gradient.to_vec();
     out.par_chunks_mut(CHUNK)
@@ -42,6 +45,10 @@ pub fn multiply_in_place(gradient: &mut [f32], x: &[f32], activation: Activation
         }),
         Activation::Silu => pairs.for_each(|(g, x)| *g *= silu_slope(*x)),
         Activation::Gelu => pairs.for_each(|(g, x)| *g *= gelu_slope(*x)),
+        Activation::LeakyRelu => pairs.for_each(|(g, x)| {
+            *g *= if *x > 0.0 { 1.0 } else { LEAK };
+        }),
+        Activation::Tanh => pairs.for_each(|(g, x)| *g *= tanh_slope(*x)),
     }
 }
 
@@ -50,6 +57,13 @@ pub fn multiply_in_place(gradient: &mut [f32], x: &[f32], activation: Activation
 fn silu_slope(x: f32) -> f32 {
     let s = 1.0 / (1.0 + exp(Single(-x)).0);
     s * (1.0 + x * (1.0 - s))
+}
+
+/// `1 − tanh²(x)`.
+#[inline(always)]
+fn tanh_slope(x: f32) -> f32 {
+    let y = tanh(Single(x)).0;
+    (1.0 - y) * (1.0 + y)
 }
 
 /// `Φ(x) + x · φ(x)`.

@@ -263,6 +263,7 @@ impl Backend for Training {
         fn attention(qkv: &Tensor, attention: Attention, bias: Option<&Tensor>) -> Result<Tensor, TensorError>;
         fn add(a: &Tensor, b: &Tensor) -> Result<Tensor, TensorError>;
         fn activate(x: &Tensor, activation: Activation) -> Tensor;
+        fn modulate(x: &Tensor, modulation: &Tensor, activation: Activation) -> Result<Tensor, TensorError>;
         fn affine(x: &Tensor, order: &[usize], scale: &[f32], shift: &[f32]) -> Result<Tensor, TensorError>;
         fn windows(x: &Tensor, size: usize, shift: [usize; 2]) -> Tensor;
         fn unwindows(x: &Tensor, size: usize, shift: [usize; 2], h: usize, w: usize) -> Tensor;

@@ -25,7 +25,7 @@ pub fn activate_in_place(values: &mut [f32], activation: Activation) {
             }
         };
     }
-    each!(Relu Relu6 Silu Gelu);
+    each!(Relu Relu6 Silu Gelu LeakyRelu Tanh);
 }
 
 for_each_lanes! {
@@ -40,6 +40,8 @@ fn activate_kernel<V: Lanes>(to: &mut [f32], from: &[f32], activation: Activatio
         Activation::Relu6 => each::<V>(to, from, Activation::Relu6),
         Activation::Silu => each::<V>(to, from, Activation::Silu),
         Activation::Gelu => each::<V>(to, from, Activation::Gelu),
+        Activation::LeakyRelu => each::<V>(to, from, Activation::LeakyRelu),
+        Activation::Tanh => each::<V>(to, from, Activation::Tanh),
     }
 }
 

@@ -7,6 +7,9 @@ use crate::tensor::Activation;
 /// Most values of a register.
 const WIDEST: usize = 16;
 
+/// Slope of the leaky ReLU below zero.
+pub const LEAK: f32 = 0.2;
+
 /// A single value as [`Lanes`]: for loops over slices of any length, which the compiler turns into vector code.
 #[derive(Clone, Copy)]
 pub struct Single(pub f32);
@@ -98,11 +101,9 @@ fn power_of_two<V: Lanes>(n: V) -> V {
     map(shifted, shifted, |v, _| f32::from_bits(v.to_bits() << 23))
 }
 
-/// `eˣ` to about one unit in the last place; 0, infinity and NaN where they belong.
+/// A whole number n and e^f − 1 for the rest f, |f| ≤ ln(2)/2, with `eˣ = 2ⁿ · e^f`.
 #[inline(always)]
-pub fn exp<V: Lanes>(x: V) -> V {
-    // Beyond these bounds the result is 0 or infinity anyway.
-    let x = x.at_least(V::splat(-104.0)).at_most(V::splat(89.0));
+fn split_exp<V: Lanes>(x: V) -> (V, V) {
     let n = V::splat(ROUND)
         .plus_product(x, V::splat(std::f32::consts::LOG2_E))
         .minus(V::splat(ROUND));
@@ -115,7 +116,16 @@ pub fn exp<V: Lanes>(x: V) -> V {
     for k in [8.363_203e-3, 4.166_655_6e-2, 0.166_665_76, 0.5] {
         g = V::splat(k).plus_product(g, f);
     }
-    let p = f.plus_product(f.times(f), g).plus(V::splat(1.0));
+    (n, f.plus_product(f.times(f), g))
+}
+
+/// `eˣ` to about one unit in the last place; 0, infinity and NaN where they belong.
+#[inline(always)]
+pub fn exp<V: Lanes>(x: V) -> V {
+    // Beyond these bounds the result is 0 or infinity anyway.
+    let x = x.at_least(V::splat(-104.0)).at_most(V::splat(89.0));
+    let (n, rest) = split_exp(x);
+    let p = rest.plus(V::splat(1.0));
     // In two steps, so that the largest and the smallest results are reached.
     let half = n
         .times(V::splat(0.5))
@@ -123,6 +133,17 @@ pub fn exp<V: Lanes>(x: V) -> V {
         .minus(V::splat(ROUND));
     p.times(power_of_two(half))
         .times(power_of_two(n.minus(half)))
+}
+
+/// The hyperbolic tangent to a few units in the last place, also near 0: `m / (m + 2)` with `m = e²ˣ − 1`.
+#[inline(always)]
+pub fn tanh<V: Lanes>(x: V) -> V {
+    // From 9.02 on the result rounds to 1.
+    let x = x.at_least(V::splat(-9.5)).at_most(V::splat(9.5));
+    let (n, rest) = split_exp(x.plus(x));
+    let power = power_of_two(n);
+    let m = power.minus(V::splat(1.0)).plus_product(power, rest);
+    quotient(m, m.plus(V::splat(2.0)))
 }
 
 /// The error function to 4·10⁻⁷: the usual rational minimax approximation `x·P(x²)/Q(x²)`, exactly ±1 from ±4.1 on.
@@ -172,6 +193,8 @@ pub fn activated<V: Lanes>(x: V, activation: Activation) -> V {
             let erf = erf(x.times(V::splat(std::f32::consts::FRAC_1_SQRT_2)));
             half.plus_product(half, erf)
         }
+        Activation::LeakyRelu => x.at_least(x.times(V::splat(LEAK))),
+        Activation::Tanh => tanh(x),
     }
 }
 
@@ -214,6 +237,26 @@ mod tests {
         // The largest finite result, and one below the normal numbers.
         assert!((f64::from(exp1(88.722)) / 88.722f64.exp() - 1.0).abs() < 1e-5);
         assert!((f64::from(exp1(-90.0)) / (-90f64).exp() - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn tanh_is_right_to_three_ulp_everywhere() {
+        let mut worst = 0.0f64;
+        for i in 0..400_000 {
+            // Dense near zero, where a difference of exponentials would lose its digits, out to where it is 1.
+            let x = ((i as f32 - 200_000.0) / 200_000.0).powi(3) * 12.0;
+            let exact = f64::from(x).tanh();
+            let ulp = exact.abs().max(1e-30) * f64::from(f32::EPSILON);
+            let four = values(tanh(Plain::splat(x)));
+            for got in [tanh(Single(x)).0, four[0]] {
+                worst = worst.max((f64::from(got) - exact).abs() / ulp);
+            }
+        }
+        assert!(worst < 3.0, "{worst} ulp");
+        for (x, expected) in [(0.0, 0.0), (40.0, 1.0), (-1e30, -1.0), (f32::INFINITY, 1.0)] {
+            assert_eq!(tanh(Single(x)).0, expected);
+        }
+        assert!(tanh(Single(f32::NAN)).0.is_nan());
     }
 
     #[test]

@@ -232,6 +232,15 @@ impl Backend for Cpu {
         norm::group(x, groups, norm, modulation, activation)
     }
 
+    fn modulate(
+        &self,
+        x: &Tensor,
+        modulation: &Tensor,
+        activation: Activation,
+    ) -> Result<Tensor, TensorError> {
+        norm::modulate(x, modulation, activation)
+    }
+
     fn attention(
         &self,
         qkv: &Tensor,

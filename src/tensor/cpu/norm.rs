@@ -141,12 +141,31 @@ pub fn group(
         }
     }
 
-    let per_image = shape.image();
-    for (n, (to, map)) in data
-        .chunks_exact_mut(per_image)
-        .zip(maps.chunks_exact(2 * c))
-        .enumerate()
-    {
+    apply_maps(&mut data, x, &maps, activation);
+    Ok(Tensor::new(shape, data))
+}
+
+/// `activation(x · scale + shift)` with the scales, then the shifts, of each image in `modulation`.
+pub fn modulate(
+    x: &Tensor,
+    modulation: &Tensor,
+    activation: Activation,
+) -> Result<Tensor, TensorError> {
+    let shape = x.shape();
+    let wanted = Shape::new(shape.n, 1, 1, 2 * shape.c);
+    super::expect_shape("modulation", wanted, modulation.shape())?;
+    let mut data = Buffer::take(shape.len());
+    if !shape.is_empty() {
+        apply_maps(&mut data, x, modulation.data(), activation);
+    }
+    Ok(Tensor::new(shape, data))
+}
+
+/// Scales, shifts and activates every image by its own map.
+fn apply_maps(data: &mut [f32], x: &Tensor, maps: &[f32], activation: Activation) {
+    let (c, piece) = (x.shape().c, piece(x.shape().c));
+    let images = data.chunks_exact_mut(x.shape().image());
+    for (n, (to, map)) in images.zip(maps.chunks_exact(2 * c)).enumerate() {
         to.par_chunks_mut(piece)
             .zip(x.image(n).par_chunks(piece))
             .for_each(|(to, from)| {
@@ -155,7 +174,6 @@ pub fn group(
                 apply(to, from, scale, shift, activation);
             });
     }
-    Ok(Tensor::new(shape, data))
 }
 
 for_each_isa! {
