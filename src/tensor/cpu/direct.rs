@@ -1,5 +1,8 @@
 //! Direct convolution over NHWC activations, no im2col: bands of rows are cut so that the input of a band stays in
 //! the second cache and the weights of a chunk in the first. A band gets its border of zeros in scratch memory.
+//!
+//! Images with rows too short for the micro-kernel are the exception: pixels of several images are taken together, and
+//! the windows of some of them at a time are laid side by side in scratch memory.
 
 use std::ops::Range;
 
@@ -12,8 +15,10 @@ use super::tile::{self, Ahead, End, Kernels, Place, Run, Start, Tile};
 use super::units::{Unit, units};
 use crate::tensor::{Conv, Padding, Shape};
 
-/// Pixels per row when a 1×1 convolution is treated as one long row.
+/// About how many pixels make a row where rows are only a way of counting pixels.
 const FLAT_ROW: usize = 48;
+/// Longest rows whose windows are gathered: with shorter ones the micro-kernel has too few pixels in one go.
+const SHORT_ROW: usize = 8;
 /// Values of the inputs of a band.
 const BAND_VALUES: usize = 48 * 1024;
 /// Taps whose weights are multiplied in one go.
@@ -38,9 +43,12 @@ struct Walk {
     /// Input rows below one output row and between output rows; 0 if rows are only a way of counting pixels.
     window_rows: usize,
     row_step: usize,
+    /// Windows are gathered side by side.
+    gathers: bool,
     padding: Padding,
     input_h: usize,
     input_w: usize,
+    output_w: usize,
     channels: usize,
     input_image: usize,
     /// Distance between rows and pixels in the input or, if there is one, in the bordered band.
@@ -68,11 +76,14 @@ impl Walk {
         let bare = p == Padding::default();
         let whole = bare && spec.groups == 1 && [kh, kw] == [x.h, x.w];
         let flat = whole || (bare && [kh, kw] == [1, 1] && spec.stride == 1);
+        // Short rows: windows are gathered, and then are one long row of pixels as well.
+        let gathers = !flat && spec.groups == 1 && out.w <= SHORT_ROW && out.h <= SHORT_ROW;
+        let flat = flat || gathers;
         let bordered_row = (x.w + p.left + p.right) * x.c;
-        let runs: Vec<Run> = if whole {
+        let runs: Vec<Run> = if whole || gathers {
             vec![Run {
                 at: 0,
-                len: x.image(),
+                len: kh * kw * x.c,
             }]
         } else if spec.groups == 1 {
             let len = kw * x.c;
@@ -91,25 +102,27 @@ impl Walk {
             .collect()
         };
         let pixels = out.h * out.w * if flat { out.n } else { 1 };
-        let pixel = if whole { x.image() } else { x.c };
+        // Rows of equal length: a last one of a few pixels would read all weights for them.
+        let row = pixels
+            .div_ceil(((pixels + FLAT_ROW / 2) / FLAT_ROW).max(1))
+            .max(1);
+        let pixel = if whole || gathers { kh * kw * x.c } else { x.c };
         Self {
             images: if flat { 1 } else { out.n },
-            rows: if flat {
-                pixels.div_ceil(FLAT_ROW)
-            } else {
-                out.h
-            },
-            width: if flat { FLAT_ROW } else { out.w },
+            rows: if flat { pixels.div_ceil(row) } else { out.h },
+            width: if flat { row } else { out.w },
             pixels,
             window_rows: kh,
             row_step: spec.stride,
+            gathers,
             padding: p,
             input_h: x.h,
             input_w: x.w,
+            output_w: out.w,
             channels: x.c,
             input_image: x.image(),
             input_row: if flat {
-                FLAT_ROW * pixel
+                row * pixel
             } else {
                 spec.stride * bordered_row
             },
@@ -122,6 +135,42 @@ impl Walk {
             blocks_per_group,
             blocks: blocks_per_group * spec.groups,
         }
+    }
+
+    /// The windows of some rows of pixels side by side, with zeros where they reach beyond the image.
+    fn gathered(&self, spec: &Conv, x: &[f32], rows: &Range<usize>) -> Buffer {
+        let [kh, kw] = spec.kernel;
+        let run = kw * self.channels;
+        let pixels = rows.start * self.width..(rows.end * self.width).min(self.pixels);
+        let mut windows = Buffer::take(pixels.len() * self.taps);
+        for (window, pixel) in windows.chunks_exact_mut(self.taps.max(1)).zip(pixels) {
+            let (image, at) = (pixel / self.output_image, pixel % self.output_image);
+            let x = &x[image * self.input_image..][..self.input_image];
+            let (row, column) = (at / self.output_w, at % self.output_w);
+            // Columns of the window inside the image.
+            let left = column * self.row_step;
+            let from = self.padding.left.saturating_sub(left).min(kw);
+            let to = (self.input_w + self.padding.left)
+                .saturating_sub(left)
+                .clamp(from, kw);
+            for (ky, line) in window.chunks_exact_mut(run.max(1)).enumerate() {
+                let y = (row * self.row_step + ky).checked_sub(self.padding.top);
+                match y {
+                    Some(y) if y < self.input_h && from < to => {
+                        let first =
+                            (y * self.input_w + left + from - self.padding.left) * self.channels;
+                        let inside = from * self.channels..to * self.channels;
+                        line[..inside.start].fill(0.0);
+                        line[inside.end..].fill(0.0);
+                        let len = inside.len();
+                        line[inside].copy_from_slice(&x[first..first + len]);
+                    }
+                    _ => line.fill(0.0),
+                }
+            }
+            debug_assert_eq!(kh * run, self.taps);
+        }
+        windows
     }
 
     fn units(&self) -> Vec<Unit> {
@@ -175,7 +224,10 @@ fn band_kernel<V: Kernels>(
     );
     let image = &x[unit.image * walk.input_image..];
     let bordered;
-    let (input, first_row) = if walk.padding == Padding::default() {
+    let (input, first_row) = if walk.gathers {
+        bordered = walk.gathered(spec, x, &unit.rows);
+        (&bordered[..], 0)
+    } else if walk.padding == Padding::default() {
         (image, unit.rows.start)
     } else {
         bordered = walk.bordered(&image[..walk.input_image], &unit.rows);
