@@ -250,6 +250,14 @@ fn networks_learn_and_fold() {
     }
 }
 
+fn plain_cnn(
+    training: &Training,
+    dict: &StateDict,
+) -> Result<Box<dyn Classifier<Training>>, train::TrainError> {
+    let unet = UnetEncoderConfig::default();
+    Ok(build(Architecture::PlainCnn, training, dict, &unet)?)
+}
+
 #[test]
 fn a_resumed_run_ends_as_an_uninterrupted_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,14 +275,7 @@ fn a_resumed_run_ends_as_an_uninterrupted_one() {
             &checked,
             networks().remove(1).1,
             64,
-            |t, d| {
-                Ok(build(
-                    Architecture::PlainCnn,
-                    t,
-                    d,
-                    &UnetEncoderConfig::default(),
-                )?)
-            },
+            plain_cnn,
             |t, net, items, step| match step {
                 6 => Err(train::TrainError::Data("pulled the plug".into())),
                 _ => Ok(loss_of(t, net.as_ref(), items)),
@@ -298,14 +299,7 @@ fn a_resumed_run_ends_as_an_uninterrupted_one() {
                 plan,
                 networks().remove(1).1,
                 64,
-                |t, d| {
-                    Ok(build(
-                        Architecture::PlainCnn,
-                        t,
-                        d,
-                        &UnetEncoderConfig::default(),
-                    )?)
-                },
+                plain_cnn,
                 |t, net, items, _| Ok(loss_of(t, net.as_ref(), items)),
                 |_| {},
             )

@@ -157,17 +157,17 @@ for_each_isa! {
     }
 }
 
+/// What each channel is multiplied by.
+fn products(weight: &[f32], deviation: &[f32]) -> Vec<f32> {
+    weight.iter().zip(deviation).map(|(w, d)| w * d).collect()
+}
+
 impl Operation<3> for TrainBatchNorm {
     const NAME: &'static str = "batch norm in training";
 
     fn forward(&self, [x, weight, bias]: [View<'_>; 3]) -> Output {
         let [centre, deviation] = self.found.get_or_init(|| self.statistics(x));
-        let scale: Vec<f32> = weight
-            .data
-            .iter()
-            .zip(deviation)
-            .map(|(w, d)| w * d)
-            .collect();
+        let scale = products(weight.data, deviation);
         let mut y = vec![0.0; x.data.len()];
         let band = BAND * x.shape.c.max(1);
         y.par_chunks_mut(band)
@@ -203,12 +203,7 @@ impl Operation<3> for TrainBatchNorm {
         let sums = total(&parts, 2 * c);
         let dx = Gradient::when(input, || {
             let means: Vec<f32> = sums.iter().map(|s| (s / pixels) as f32).collect();
-            let scale: Vec<f32> = weight
-                .data
-                .iter()
-                .zip(deviation)
-                .map(|(w, d)| w * d)
-                .collect();
+            let scale = products(weight.data, deviation);
             let mut dx = vec![0.0; x.data.len()];
             dx.par_chunks_mut(band)
                 .zip(x.data.par_chunks(band).zip(g.data.par_chunks(band)))

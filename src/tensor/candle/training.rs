@@ -83,6 +83,12 @@ impl Training {
     fn variable(&self, name: &str) -> Option<&Var> {
         self.variables.get(name)
     }
+
+    /// Scale and shift of a norm.
+    fn parameters(&self, norm: &Norm) -> (Option<&Var>, Option<&Var>) {
+        let named = |end: &str| self.variable(&format!("{}{end}", norm.name));
+        (named("weight"), named("bias"))
+    }
 }
 
 /// A layer whose parameters may be variables.
@@ -215,9 +221,7 @@ impl Backend for Training {
     }
 
     fn layer_norm(&self, x: &Tensor, norm: &Norm) -> Result<Tensor, TensorError> {
-        let [weight, bias] =
-            ["weight", "bias"].map(|end| self.variable(&format!("{}{end}", norm.name)));
-        match (weight, bias) {
+        match self.parameters(norm) {
             (Some(weight), Some(bias)) => {
                 Candle.trainable_layer_norm(x, weight, bias, norm.epsilon)
             }
@@ -233,9 +237,7 @@ impl Backend for Training {
         modulation: Option<&Tensor>,
         activation: Activation,
     ) -> Result<Tensor, TensorError> {
-        let [weight, bias] =
-            ["weight", "bias"].map(|end| self.variable(&format!("{}{end}", norm.name)));
-        match (weight, bias) {
+        match self.parameters(norm) {
             (Some(weight), Some(bias)) => {
                 let norm = TrainableNorm {
                     groups,
