@@ -24,8 +24,8 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Let networks multiply on AMX tiles in three bf16 parts, where the processor has them: faster, and about 1e-5
-    /// off. Without AMX it changes nothing.
+    /// Let networks compute long sums of products on AMX tiles in three bf16 parts, where the processor has them:
+    /// faster, and about 1e-5 off. Without AMX it changes nothing.
     #[arg(long, global = true)]
     fast: bool,
 }

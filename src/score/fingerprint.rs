@@ -17,7 +17,7 @@ const GIVEN: &str = "logits given by the user";
 pub struct Fingerprints {
     found: BTreeMap<String, Fingerprint>,
     protocol: String,
-    /// How networks multiply, where it is not in f32.
+    /// How networks may multiply, where not in f32 only.
     arithmetic: Option<String>,
 }
 

@@ -119,7 +119,8 @@ pub struct Fingerprint {
     /// Options that change the number: the real set, neighbours, subsets, splits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<String>,
-    /// How the networks multiplied, where it was not in f32 (`bf16x3`: `--fast` on a machine with AMX).
+    /// How the networks were allowed to multiply, where not in f32 only (`bf16x3`: long sums on AMX tiles, by `--fast`
+    /// or `FOIL_CPU`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arithmetic: Option<String>,
     pub reject_invalid: bool,

@@ -156,8 +156,12 @@ pub fn small_windows_with_many_channels<B: Backend>(b: &B) {
     }
 }
 
-/// Sums that are too long to be taken in one go.
+/// Sums that are too long to be taken in one go, and those that the fast mode computes otherwise.
 pub fn long_sums<B: Backend>(b: &B) {
+    for stride in [2, 4] {
+        let spec = Conv::square(64, 37, 5).stride(stride).padding(2);
+        check(b, spec, [2, 18, 21], true, true);
+    }
     check(b, Conv::square(1300, 21, 1), [1, 5, 11], true, true);
     check(
         b,
@@ -249,6 +253,7 @@ pub fn every_activation_with_bias_and_residual<B: Backend>(b: &B) {
             for spec in [
                 Conv::square(17, 21, 3).padding(1),
                 Conv::square(17, 21, 1),
+                Conv::square(130, 21, 3).padding(1),
                 Conv::square(12, 18, 3).padding(1).groups(3),
                 Conv::square(21, 21, 3).padding(1).groups(21),
             ] {
@@ -382,7 +387,7 @@ pub fn kernels_larger_than_the_image_reach_into_the_padding<B: Backend>(b: &B) {
 }
 
 pub fn concat_of_tensors_convolutions_and_pools<B: Backend>(b: &B) {
-    for (n, c, h, w) in [(1, 3, 6, 5), (3, 17, 9, 8)] {
+    for (n, c, h, w) in [(1, 3, 6, 5), (3, 17, 9, 8), (2, 130, 6, 5)] {
         let x = random("x", [n, c, h, w]);
         let y = random("y", [n, 5, h, w]);
         let specs = [

@@ -29,6 +29,7 @@ fn every_operation<B: Backend>(b: &B, images: &Array) -> Vec<(String, Vec<Vec<u3
         Conv::square(24, 17, 1).activation(Activation::Silu),
         Conv::square(24, 33, 5).stride(2).padding(2),
         Conv::square(24, 20, 7).stride(4),
+        Conv::square(24, 20, 7).stride(2),
         Conv::square(24, 24, 3).groups(24).padding(1),
         Conv::square(24, 36, 3).groups(4).padding(1),
         Conv {

@@ -1,7 +1,7 @@
 //! Convolution: weights packed once for this machine, and the choice between the ways to compute it.
 //!
 //! Dense convolutions run directly (`direct`) or, 3×3 and 5×5 with stride 1, by Winograd's minimal filtering
-//! (`winograd`); one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the dense ones (`amx`). The
+//! (`winograd`); one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take dense ones with long sums (`amx`). The
 //! choice depends on the layer and on the size of one image only, never on the batch: an image gives the same bits in
 //! any company.
 
@@ -46,7 +46,7 @@ pub fn block() -> usize {
     2 * match Isa::detected() {
         Isa::Portable => Plain::COUNT,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => Avx::COUNT,
+        Isa::Avx2 | Isa::AmxWritten => Avx::COUNT,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 | Isa::Amx => Avx512::COUNT,
         #[cfg(not(target_arch = "x86_64"))]
@@ -237,7 +237,7 @@ pub fn run_into(
             depthwise::run(spec, x, shape, out, weights, bias, &output);
         }
         #[cfg(target_arch = "x86_64")]
-        Weights::Dense(dense) if Isa::detected() == Isa::Amx && amx::applies(spec) => {
+        Weights::Dense(dense) if amx::applies(spec, out) => {
             let tiles = once(&conv.amx, || Ok(amx::Weights::new(spec, dense)))?;
             amx::run(spec, x, shape, out, tiles, &output);
         }

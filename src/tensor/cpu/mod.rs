@@ -61,7 +61,7 @@ impl Backend for Cpu {
 
     fn arithmetic(&self) -> &'static str {
         match Isa::detected() {
-            Isa::Amx => "bf16x3",
+            Isa::Amx | Isa::AmxWritten => "bf16x3",
             _ => "f32",
         }
     }

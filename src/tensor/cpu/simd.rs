@@ -13,14 +13,17 @@ pub enum Isa {
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
-    /// AVX-512, with dense convolutions as split bf16 products on AMX tiles. Only where asked for.
+    /// AVX-512, with dense convolutions of long sums as split bf16 products on AMX tiles. Only where asked for.
     Amx,
+    /// AVX2, with dense convolutions as on AMX tiles but computed by AVX2: the arithmetic of the fast mode where there
+    /// are no tiles, slowly. Only where asked for by name.
+    AmxWritten,
 }
 
 /// Whether `--fast` was given: AMX may be used where the machine has it.
 static FAST: AtomicBool = AtomicBool::new(false);
 
-/// Allows the fast mode from here on: dense convolutions on AMX tiles, where the machine has them, with products of
+/// Allows the fast mode from here on: dense convolutions with long sums on AMX tiles, where the machine has them, with products of
 /// three bf16 parts (about 1e-5 relative) instead of f32. Call it before any network is built.
 pub fn allow_fast() {
     FAST.store(true, Ordering::Relaxed);
@@ -28,7 +31,13 @@ pub fn allow_fast() {
 
 impl Isa {
     /// All instruction sets, simplest first.
-    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx];
+    pub const ALL: [Isa; 5] = [
+        Isa::Portable,
+        Isa::Avx2,
+        Isa::Avx512,
+        Isa::Amx,
+        Isa::AmxWritten,
+    ];
 
     /// The name `FOIL_CPU` knows it by.
     pub fn key(self) -> &'static str {
@@ -37,6 +46,7 @@ impl Isa {
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
             Isa::Amx => "amx",
+            Isa::AmxWritten => "amx-written",
         }
     }
 
@@ -63,6 +73,7 @@ impl Isa {
             Isa::Avx2 => "avx2+fma",
             Isa::Avx512 => "avx512",
             Isa::Amx => "avx512+amx bf16x3",
+            Isa::AmxWritten => "avx2, amx written out bf16x3",
         }
     }
 
@@ -72,7 +83,7 @@ impl Isa {
         use std::arch::is_x86_feature_detected as has;
         match self {
             Isa::Portable => true,
-            Isa::Avx2 => has!("avx2") && has!("fma"),
+            Isa::Avx2 | Isa::AmxWritten => has!("avx2") && has!("fma"),
             Isa::Avx512 => {
                 has!("avx512f")
                     && has!("avx512bw")
@@ -365,7 +376,7 @@ macro_rules! for_each_isa {
                 }
                 match Isa::detected() {
                     // SAFETY: the instruction set was detected.
-                    Isa::Avx2 => return unsafe { avx2($($arg),*) },
+                    Isa::Avx2 | Isa::AmxWritten => return unsafe { avx2($($arg),*) },
                     // SAFETY: as above.
                     Isa::Avx512 | Isa::Amx => return unsafe { avx512($($arg),*) },
                     Isa::Portable => {}
@@ -401,7 +412,7 @@ macro_rules! for_each_lanes {
             match Isa::detected() {
                 // SAFETY: the instruction set was detected.
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                Isa::Avx2 | Isa::AmxWritten => unsafe { avx2($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 | Isa::Amx => unsafe { avx512($($arg),*) },

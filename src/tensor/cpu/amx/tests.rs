@@ -1,57 +1,9 @@
 //! Convolutions over tiles written out in Rust, so that they can be tested on any machine.
 
 use super::super::direct;
+use super::written::{Written, wide};
 use super::*;
 use crate::tensor::Padding;
-
-/// What the tile instructions do, written out.
-struct Written {
-    tiles: [[u16; TILE]; 8],
-}
-
-fn wide(value: u16) -> f32 {
-    f32::from_bits(u32::from(value) << 16)
-}
-
-impl Tiles for Written {
-    fn new() -> Self {
-        Self {
-            tiles: [[0; TILE]; 8],
-        }
-    }
-
-    fn zero(&mut self, tile: usize) {
-        self.tiles[tile].fill(0);
-    }
-
-    unsafe fn load(&mut self, tile: usize, from: *const u16, stride: usize) {
-        for (row, to) in self.tiles[tile].chunks_mut(DEPTH).enumerate() {
-            // SAFETY: readable by the promise of the caller.
-            to.copy_from_slice(unsafe {
-                std::slice::from_raw_parts(from.add(row * stride), DEPTH)
-            });
-        }
-    }
-
-    fn multiply(&mut self, to: usize, a: usize, b: usize) {
-        let (a, b) = (self.tiles[a], self.tiles[b]);
-        let sums: &mut [f32] = bytemuck::cast_slice_mut(&mut self.tiles[to]);
-        for m in 0..SIDE {
-            for n in 0..SIDE {
-                for k in 0..DEPTH {
-                    sums[m * SIDE + n] +=
-                        wide(a[m * DEPTH + k]) * wide(b[k / 2 * DEPTH + 2 * n + k % 2]);
-                }
-            }
-        }
-    }
-
-    unsafe fn store(&self, tile: usize, to: *mut f32) {
-        let values: &[f32] = bytemuck::cast_slice(&self.tiles[tile]);
-        // SAFETY: writable by the promise of the caller.
-        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to, SIDE * SIDE) };
-    }
-}
 
 fn noise(len: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
@@ -137,5 +89,49 @@ fn convolutions_on_tiles_agree_with_direct_ones() {
         for (e, g) in expected.iter().zip(&got) {
             assert!((e - g).abs() < 2e-5 * scale.sqrt(), "{spec:?}: {e} {g}");
         }
+    }
+}
+
+/// Where the machine has tiles, they and the written ones give the same bits.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_machines_tiles_are_the_written_ones() {
+    if !Isa::Amx.available() {
+        println!("skipped: this machine has no amx");
+        return;
+    }
+    fn products<T: Tiles>(values: &[Vec<u16>]) -> Vec<f32> {
+        let (mut tiles, mut out) = (T::new(), vec![0.0; SIDE * SIDE]);
+        tiles.zero(2);
+        for pair in values.chunks_exact(2) {
+            // SAFETY: each holds one tile, and so does the output.
+            unsafe {
+                tiles.load(0, pair[0].as_ptr(), DEPTH);
+                tiles.load(1, pair[1].as_ptr(), DEPTH);
+            }
+            tiles.multiply(2, 0, 1);
+        }
+        // SAFETY: as above.
+        unsafe { tiles.store(2, out.as_mut_ptr()) };
+        out
+    }
+    #[target_feature(enable = "avx2,fma")]
+    fn written(values: &[Vec<u16>]) -> Vec<f32> {
+        products::<Written>(values)
+    }
+    let _flush = FlushDenormals::on();
+    // The smaller scales have products, sums and numbers below the least normal one.
+    for scale in [1.0, 1e-10, 3e-19, 1e-20, 2e-38] {
+        let values: Vec<Vec<u16>> = (0..12)
+            .map(|seed| noise(TILE, seed).iter().map(|v| half(v * scale)).collect())
+            .collect();
+        let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        // SAFETY: a machine with AMX has AVX2.
+        let expected = bits(unsafe { written(&values) });
+        assert_eq!(
+            bits(products::<machine::Machine>(&values)),
+            expected,
+            "{scale}"
+        );
     }
 }

@@ -1,0 +1,75 @@
+//! What the tile instructions do, written out in Rust: the products of AMX without AMX, for tests and for repeating
+//! what was scored with `--fast` elsewhere.
+
+use super::{DEPTH, SIDE, TILE, Tiles};
+
+/// As aligned as what it stands for: its tiles are half words or f32.
+#[repr(C, align(64))]
+pub struct Written {
+    tiles: [[u16; TILE]; 8],
+}
+
+/// A bf16 as f32.
+#[inline(always)]
+pub fn wide(value: u16) -> f32 {
+    f32::from_bits(u32::from(value) << 16)
+}
+
+impl Tiles for Written {
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            tiles: [[0; TILE]; 8],
+        }
+    }
+
+    #[inline(always)]
+    fn zero(&mut self, tile: usize) {
+        self.tiles[tile].fill(0);
+    }
+
+    #[inline(always)]
+    unsafe fn load(&mut self, tile: usize, from: *const u16, stride: usize) {
+        for (row, to) in self.tiles[tile].chunks_exact_mut(DEPTH).enumerate() {
+            // SAFETY: readable by the promise of the caller.
+            to.copy_from_slice(unsafe {
+                std::slice::from_raw_parts(from.add(row * stride), DEPTH)
+            });
+        }
+    }
+
+    /// Even and odd inputs are summed apart, from zero, by fused multiply-adds; then both sums are added to the tile.
+    #[inline(always)]
+    fn multiply(&mut self, to: usize, a: usize, b: usize) {
+        let (a, b) = (self.tiles[a], self.tiles[b]);
+        // The parts of a pair of inputs as f32: a row of 16 outputs for the even one and for the odd one.
+        let mut rows = [[0.0f32; SIDE]; DEPTH];
+        for (rows, pairs) in rows.chunks_exact_mut(2).zip(b.chunks_exact(DEPTH)) {
+            for (n, pair) in pairs.chunks_exact(2).enumerate() {
+                rows[0][n] = wide(pair[0]);
+                rows[1][n] = wide(pair[1]);
+            }
+        }
+        let sums: &mut [f32] = bytemuck::cast_slice_mut(&mut self.tiles[to]);
+        for (sums, a) in sums.chunks_exact_mut(SIDE).zip(a.chunks_exact(DEPTH)) {
+            let (mut even, mut odd) = ([0.0f32; SIDE], [0.0f32; SIDE]);
+            for (a, rows) in a.chunks_exact(2).zip(rows.chunks_exact(2)) {
+                let (first, second) = (wide(a[0]), wide(a[1]));
+                for n in 0..SIDE {
+                    even[n] = first.mul_add(rows[0][n], even[n]);
+                    odd[n] = second.mul_add(rows[1][n], odd[n]);
+                }
+            }
+            for ((sum, even), odd) in sums.iter_mut().zip(even).zip(odd) {
+                *sum += even + odd;
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(&self, tile: usize, to: *mut f32) {
+        let values: &[f32] = bytemuck::cast_slice(&self.tiles[tile]);
+        // SAFETY: writable by the promise of the caller.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to, SIDE * SIDE) };
+    }
+}
