@@ -55,12 +55,7 @@ pub fn loss(
     cap: f64,
 ) -> Result<Tensor> {
     let noisy = noised(schedule, clean, &draw.noise, &draw.indices);
-    let told: Vec<f32> = draw
-        .indices
-        .iter()
-        .map(|&t| schedule.steps[t] as f32)
-        .collect();
-    let output = net.predict(training, &training.upload(&noisy)?, &told, None)?;
+    let output = predict(training, net, schedule, &noisy, draw)?;
     let values = training.download(&output);
     let (bound, slope) = variational_bound(schedule, clean, &noisy, &values, &draw.indices)?;
     let share = schedule.len() as f64 / 1000.0;
@@ -90,6 +85,19 @@ pub fn loss(
     Ok((square + bound)?)
 }
 
+/// What a network says of noisy images at the steps of a draw.
+fn predict<B: Backend>(
+    backend: &B,
+    net: &Unet<B>,
+    schedule: &Schedule,
+    noisy: &Array,
+    draw: &Draw,
+) -> Result<B::Tensor> {
+    let told = draw.indices.iter().map(|&t| schedule.steps[t] as f32);
+    let told: Vec<f32> = told.collect();
+    Ok(net.predict(backend, &backend.upload(noisy)?, &told, None)?)
+}
+
 /// Mean square error of the noise that a finished network predicts, all steps alike.
 pub fn error<B: Backend>(
     backend: &B,
@@ -99,13 +107,7 @@ pub fn error<B: Backend>(
     draw: &Draw,
 ) -> Result<f64> {
     let noisy = noised(schedule, clean, &draw.noise, &draw.indices);
-    let told: Vec<f32> = draw
-        .indices
-        .iter()
-        .map(|&t| schedule.steps[t] as f32)
-        .collect();
-    let output = net.predict(backend, &backend.upload(&noisy)?, &told, None)?;
-    let output = backend.download(&output);
+    let output = backend.download(&predict(backend, net, schedule, &noisy, draw)?);
     let (n, len) = (draw.indices.len(), clean.len() / draw.indices.len().max(1));
     let stride = output.len() / n.max(1);
     let squares = (0..n).flat_map(|i| {

@@ -29,7 +29,16 @@ macro_rules! glyph_networks {
     };
 }
 
-glyph_networks! {}
+glyph_networks! {
+    "glyph_resnet18",
+    "glyph_oracle_resnet18",
+    "glyph_oracle_cnn",
+    "glyph_oracle_convnext",
+    "glyph_robust",
+    "glyph_autoencoder",
+    "glyph_autoencoder_even",
+    "glyph_autoencoder_odd",
+}
 
 /// The cards that ship with the program.
 pub(super) static REGISTRY: &str = include_str!(concat!(

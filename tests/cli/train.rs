@@ -1,6 +1,6 @@
 //! `foil train`: every kind of network in a few steps, resumed runs, and bad input.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use tempfile::TempDir;
@@ -128,16 +128,21 @@ fn the_same_seed_gives_the_same_weights() {
     assert_ne!(one, run("c", "2", "6"));
 }
 
+/// A run that cannot write its card in the end keeps its last checkpoint: where it is, and its bytes.
+fn left_checkpoint(at: &Path, args: &[&str]) -> (PathBuf, Vec<u8>) {
+    std::fs::create_dir(at.join("net.toml")).unwrap();
+    fails(&train(at, "oracle", "net", args), 1, &["net.toml"]);
+    let path = at.join("net.checkpoint");
+    let whole = std::fs::read(&path).unwrap();
+    (path, whole)
+}
+
 #[test]
 fn a_checkpoint_is_continued_only_if_it_is_whole_and_of_the_same_run() {
     let folder = world();
     let at = folder.path();
     let args = ["--steps", "3", "--batch", "8", "--width", "4"];
-    // A run that cannot write its card in the end keeps its last checkpoint.
-    std::fs::create_dir(at.join("net.toml")).unwrap();
-    fails(&train(at, "oracle", "net", &args), 1, &["net.toml"]);
-    let checkpoint = at.join("net.checkpoint");
-    let whole = std::fs::read(&checkpoint).unwrap();
+    let (checkpoint, whole) = left_checkpoint(at, &args);
 
     let other = [&args[..], &["--resume", "--seed", "9"]].concat();
     fails(
@@ -214,10 +219,7 @@ fn a_damaged_checkpoint_is_not_continued() {
     let folder = world();
     let at = folder.path();
     let args = ["--steps", "3", "--batch", "8", "--width", "4"];
-    std::fs::create_dir(at.join("net.toml")).unwrap();
-    fails(&train(at, "oracle", "net", &args), 1, &["net.toml"]);
-    let path = at.join("net.checkpoint");
-    let whole = std::fs::read(&path).unwrap();
+    let (path, whole) = left_checkpoint(at, &args);
     let (_, header) = safetensors::SafeTensors::read_metadata(&whole).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&whole).unwrap();
     let resume = [&args[..], &["--resume"]].concat();

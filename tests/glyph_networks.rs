@@ -1,0 +1,191 @@
+//! The networks of the glyph world that ship inside the program, on glyphs that none of them has seen.
+
+use foil::glyphs::{Atlas, Attributes, Drawing, Model, World, dataset};
+use foil::nets::{Autoencoder, Classifier, build};
+use foil::tensor::candle::Candle;
+use foil::tensor::{Array, Backend, cpu::Cpu};
+use foil::train::losses::cross_entropy;
+use foil::train::{Attack, to_values};
+use foil::weights::{Card, Registry, Role};
+
+/// Another seed than those of the images that the networks learnt from, which their cards state.
+const SEED: u64 = 4321;
+
+/// Names of the shipped networks of the glyph world.
+fn networks() -> Vec<String> {
+    let registry = Registry::open().unwrap();
+    let names = registry.cards().map(|card| card.name.clone());
+    names.filter(|name| name.starts_with("glyph_")).collect()
+}
+
+/// Fresh glyphs without tied typefaces, NCHW from −1 to 1, with their causes.
+fn glyphs(n: u64) -> (Array, Vec<Attributes>) {
+    let atlas = Atlas::embedded().unwrap();
+    let model = Model {
+        spurious: 0,
+        label_noise: 0.0,
+        ..Model::default()
+    };
+    let world = World::new(model, SEED, &atlas).unwrap();
+    let drawn: Vec<_> = (0..n)
+        .map(|i| dataset::image(&atlas, &world, &Drawing::default(), i).unwrap())
+        .collect();
+    let colour = |grey: &[u8]| grey.iter().flat_map(|&v| [v; 3]).collect();
+    let pixels: Vec<Vec<u8>> = drawn.iter().map(|(_, grey)| colour(grey)).collect();
+    let images = to_values(pixels.iter().map(Vec::as_slice), 32);
+    (images, drawn.iter().map(|(e, _)| e.attributes).collect())
+}
+
+fn card(name: &str) -> Card {
+    Registry::open().unwrap().card(name).unwrap()
+}
+
+fn weights(card: &Card) -> foil::tensor::StateDict {
+    Registry::open().unwrap().load(card).unwrap().dict
+}
+
+fn network<B: Backend + 'static>(backend: &B, name: &str) -> Box<dyn Classifier<B>> {
+    let card = card(name);
+    build(card.architecture, backend, &weights(&card), &card.unet).unwrap()
+}
+
+/// Share of images whose parity a network tells.
+fn accuracy(name: &str, images: &Array, labels: &[usize]) -> f64 {
+    let net = network(&Cpu, name);
+    let logits = net.predict(&Cpu, &Cpu.upload(images).unwrap()).unwrap();
+    let logits = Cpu.download(&logits.logits);
+    let right = labels.iter().enumerate().filter(|&(i, &label)| {
+        let row = logits.row(i);
+        usize::from(row[1] > row[0]) == label
+    });
+    right.count() as f64 / labels.len() as f64
+}
+
+fn parities(attributes: &[Attributes]) -> Vec<usize> {
+    attributes.iter().map(|a| a.character % 2).collect()
+}
+
+/// The demand on each is 0.95 of many glyphs; a thousand of them tell within 0.007 (one standard error).
+#[test]
+fn classifiers_and_oracles_tell_the_parity_of_fresh_glyphs() {
+    let (images, attributes) = glyphs(1000);
+    let labels = parities(&attributes);
+    let mut layouts = std::collections::BTreeSet::new();
+    for name in networks() {
+        let card = card(&name);
+        // The robust one gives up some of it for what it withstands.
+        if card.role != Role::Classifier || name == "glyph_robust" {
+            continue;
+        }
+        let found = accuracy(&name, &images, &labels);
+        assert!(found >= 0.95, "{name}: {found}");
+        assert_eq!(card.labels, ["even", "odd"], "{name}");
+        if name.contains("oracle") {
+            layouts.insert(card.architecture);
+        }
+    }
+    assert_eq!(layouts.len(), 3, "oracles of three architectures");
+}
+
+#[test]
+fn the_robust_classifier_withstands_twice_as_many_attacks() {
+    let (images, attributes) = glyphs(200);
+    let labels = parities(&attributes);
+    let attack = Attack {
+        radius: 1.5,
+        steps: 10,
+    };
+    let [plain, robust] = ["glyph_resnet18", "glyph_robust"].map(|name| {
+        let open = network(&Candle, name);
+        let moved = attack.run(open.as_ref(), &images, |l| cross_entropy(l, &labels));
+        accuracy(name, &moved.unwrap(), &labels)
+    });
+    assert!(
+        robust >= 0.3 && robust >= 2.0 * plain,
+        "plain {plain}, robust {robust}"
+    );
+}
+
+#[test]
+fn autoencoders_draw_images_of_their_class_again() {
+    let (images, attributes) = glyphs(300);
+    let labels = parities(&attributes);
+    // The error of the best grey for each pixel is what an image can do without a code.
+    let mean = images.data.iter().sum::<f32>() / images.len() as f32;
+    let variance =
+        images.data.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / images.len() as f32;
+    let errors = |name: &str| {
+        let net = Autoencoder::new(&Cpu, &weights(&card(name))).unwrap();
+        let drawn = net
+            .reconstruct(&Cpu, &Cpu.upload(&images).unwrap())
+            .unwrap();
+        let drawn = Cpu.download(&drawn);
+        let each: Vec<f32> = images
+            .data
+            .chunks(3 * 1024)
+            .zip(drawn.data.chunks(3 * 1024))
+            .map(|(a, b)| {
+                let squares = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
+                squares.sum::<f32>() / a.len() as f32
+            })
+            .collect();
+        [0, 1].map(|label| {
+            let own: Vec<f32> = (0..each.len())
+                .filter(|&i| labels[i] == label)
+                .map(|i| each[i])
+                .collect();
+            own.iter().sum::<f32>() / own.len() as f32
+        })
+    };
+    for (name, classes) in [
+        ("glyph_autoencoder", &[0, 1][..]),
+        ("glyph_autoencoder_even", &[0]),
+        ("glyph_autoencoder_odd", &[1]),
+    ] {
+        let found = errors(name);
+        for &class in classes {
+            assert!(
+                found[class] < 0.1 * variance,
+                "{name}: {found:?} of {variance}"
+            );
+        }
+    }
+}
+
+/// Numbers on a card are those that its command found, not what somebody wished.
+#[test]
+fn every_card_says_how_its_network_was_made() {
+    let registry = Registry::open().unwrap();
+    let mut bytes = 0;
+    for name in networks() {
+        let card = card(&name);
+        let made = card.training.as_ref().unwrap_or_else(|| panic!("{name}"));
+        let out = format!("--out {name}.safetensors");
+        assert!(
+            made.command.starts_with("foil train ") && made.command.contains(&out),
+            "{name}: {}",
+            made.command
+        );
+        assert!(
+            made.command.contains(&format!("--seed {}", made.seed)),
+            "{name}"
+        );
+        assert!(made.data.starts_with("foil glyphs render --n "), "{name}");
+        assert!(!made.data.contains(&format!("--seed {SEED} ")), "{name}");
+        assert!(
+            made.seconds > 0.0
+                && made.cpu_seconds > 0.0
+                && made.threads > 0
+                && !made.results.is_empty(),
+            "{name}"
+        );
+        bytes += foil::weights::shipped_file(&card.file).unwrap().len();
+        assert!(registry.verify(&card).is_ok(), "{name}");
+        assert_eq!(
+            card.role == Role::Classifier,
+            !card.labels.is_empty(),
+            "{name}"
+        );
+    }
+    assert!(bytes <= 15_000_000, "{bytes} bytes");
+}
