@@ -103,7 +103,7 @@ impl Walk {
             .collect()
         };
         let pixels = out.h * out.w * if flat { out.n } else { 1 };
-        // Rows of about equal length, a last one of a few pixels would read all weights for them; and of whole tiles.
+        // Rows of whole tiles; the last one is what is left.
         let about = FLAT_ROW * conv::pixels();
         let rows = ((pixels + about / 2) / about).max(1);
         let row = match rows {

@@ -61,7 +61,8 @@ pub use machine::available;
 /// Whether a convolution that Winograd's way does not suit is for the tiles: asked for, dense, of at least a tile of
 /// pixels (so no fully connected layer), and a long sum. Short sums stay in f32: with all of them on tiles MobileNetV2
 /// and EfficientNet-lite were up to five times over the golden tolerance, with those of 256 products and more one of
-/// them still was, 1.4 times. Winograd's way is exact and as fast.
+/// them still was, 1.4 times. Winograd's way is exact and as fast; it has the 3×3 layers of bex's encoder, which left
+/// their tolerance on tiles.
 #[cfg(target_arch = "x86_64")]
 pub fn applies(spec: &Conv, out: Shape) -> bool {
     const PRODUCTS: usize = 512;
@@ -182,13 +183,16 @@ pub fn run(
         .chunk_by(|a, b| a.image == b.image && a.rows == b.rows)
         .collect();
     bands.into_par_iter().for_each(|band| {
-        let _flush = FlushDenormals::on();
         let (image, rows) = (band[0].image, &band[0].rows);
-        // SAFETY: each way is only taken where its instruction set was detected.
-        let planes = unsafe {
-            match tiles {
-                true => split_on_machine(&plan, x, image, rows),
-                false => split_written(&plan, x, image, rows),
+        let planes = {
+            // Not beyond this: the thread may take other work while it waits below.
+            let _flush = FlushDenormals::on();
+            // SAFETY: each way is only taken where its instruction set was detected.
+            unsafe {
+                match tiles {
+                    true => split_on_machine(&plan, x, image, rows),
+                    false => split_written(&plan, x, image, rows),
+                }
             }
         };
         band.par_iter().for_each(|unit| {
