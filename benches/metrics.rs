@@ -51,6 +51,7 @@ fn per_image<B: Backend + 'static>(c: &mut Criterion, device: &str, b: &B) {
         bench.iter(|| {
             let x = upload(black_box(&images[0]));
             b.download(&inception.extract(b, &x).expect("features"))
+                .expect("a download")
         });
     });
     group.finish();

@@ -65,6 +65,9 @@ pub enum MetricError {
         expected: String,
         found: String,
     },
+    /// A device could not do its part.
+    #[error("{what}: {detail}")]
+    Device { what: String, detail: String },
     /// A decomposition failed or a result overflowed.
     #[error("{what}: {detail}")]
     Numeric { what: String, detail: String },

@@ -327,7 +327,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                 .backend
                 .upload_pixels(&pixels, h, w)
                 .map_err(NetError::from)?;
-            let out = self.backend.download(&run(&x)?);
+            let out = self.backend.download(&run(&x)?).map_err(NetError::from)?;
             for (at, &i) in members.iter().enumerate() {
                 rows[i] = out.row(at).to_vec();
             }

@@ -230,6 +230,8 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         let b = self.taps_of(&[&decoded.counterfactual], &group, Side::Counterfactual)?;
         let (h, w) = (decoded.original.height, decoded.original.width);
         let map = lpips.map(self.backend, &a[0], &b[0], h, w)?;
-        Ok(Some(self.backend.download(&map).data))
+        Ok(Some(
+            self.backend.download(&map).map_err(NetError::from)?.data,
+        ))
     }
 }

@@ -44,8 +44,9 @@ pub trait Backend: Send + Sync {
         height: usize,
         width: usize,
     ) -> Result<Self::Tensor, TensorError>;
-    /// Downloads as NCHW; `h = w = 1` gives `[n, c]`.
-    fn download(&self, tensor: &Self::Tensor) -> Array;
+    /// Downloads as NCHW; `h = w = 1` gives `[n, c]`. What went wrong on a device that computes behind the program's
+    /// back comes to light here.
+    fn download(&self, tensor: &Self::Tensor) -> Result<Array, TensorError>;
     fn shape(&self, tensor: &Self::Tensor) -> Shape;
     /// Image `index` of a batch.
     fn select(&self, tensor: &Self::Tensor, index: usize) -> Self::Tensor;

@@ -46,7 +46,7 @@ pub fn loss(
         .map(|&t| schedule.steps[t] as f32)
         .collect();
     let output = net.predict(training, &training.upload(&noisy)?, &told, None)?;
-    let values = training.download(&output);
+    let values = training.download(&output)?;
     let (bound, slope) = variational_bound(schedule, clean, &noisy, &values, &draw.indices)?;
     let weight = schedule.len() as f64 / 1000.0;
     // The device keeps channels last.

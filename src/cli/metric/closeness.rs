@@ -110,7 +110,7 @@ pub fn lpips(
         if maps.is_some() {
             let maps = lpips.maps(&Cpu, &fa, &fb, h, w)?;
             for (data, map) in map_data.iter_mut().zip(&maps) {
-                data.extend(Cpu.download(map).data);
+                data.extend(Cpu.download(map)?.data);
             }
         }
     }

@@ -1,0 +1,67 @@
+//! The kernels of `kernels/`, inside the program.
+
+/// An entry point of a file of `kernels/`.
+pub struct Kernel {
+    /// Name of the file, without its ending.
+    pub name: &'static str,
+    pub entry: &'static str,
+    /// The file, after those that stand before it.
+    pub wgsl: &'static str,
+}
+
+/// A file with what stands before it.
+macro_rules! wgsl {
+    ($($file:literal)*) => {
+        concat!($(include_str!(concat!("../../../kernels/", $file, ".wgsl"))),*)
+    };
+}
+
+macro_rules! kernels {
+    ($($constant:ident = $name:literal $entry:literal [$($file:literal)*];)*) => {
+        $(pub static $constant: Kernel = Kernel {
+            name: $name,
+            entry: $entry,
+            wgsl: wgsl!($($file)* $name),
+        };)*
+
+        /// All of them.
+        pub static ALL: &[&Kernel] = &[$(&$constant),*];
+    };
+}
+
+kernels! {
+    CONV_DENSE = "conv2d" "dense" ["activation"];
+    CONV_DEPTHWISE = "conv2d" "depthwise" ["activation"];
+    LINEAR = "matmul" "linear" ["activation"];
+    POOL_LARGEST = "pool" "largest" ["activation" "two_float"];
+    POOL_MEAN = "pool" "mean" ["activation" "two_float"];
+    POOL_CELL = "pool" "cell" ["activation" "two_float"];
+    NORM_LAYER = "norm" "layer" ["activation"];
+    NORM_STATISTICS = "norm" "statistics" ["activation"];
+    NORM_NORMALISE = "norm" "normalise" ["activation"];
+    NORM_MODULATE = "norm" "modulate" ["activation"];
+    ATTENTION_SCORES = "attention" "scores" [];
+    SOFTMAX = "softmax" "softmax" ["activation"];
+    ATTENTION_MIX = "attention" "mix" [];
+    ADD = "elementwise" "add" ["activation"];
+    ACTIVATED = "elementwise" "activated" ["activation"];
+    AFFINE = "elementwise" "affine" ["activation"];
+    PIXELS = "layout" "pixels" [];
+    CHANNELS = "layout" "channels" [];
+    WINDOWS = "layout" "windows" [];
+    UNWINDOWS = "layout" "unwindows" [];
+    PATCHES = "layout" "patches" [];
+    UPSAMPLE = "layout" "upsample" [];
+    CROP = "layout" "crop" [];
+    RESIZE_TF1 = "resize" "tf1" [];
+    RESIZE_HALF_PIXEL = "resize" "half_pixel" [];
+    RESIZE_COLUMNS = "resize" "columns" [];
+    RESIZE_ROWS = "resize" "rows" [];
+    LPIPS_DISTANCES = "lpips_head" "distances" ["two_float"];
+    LPIPS_MEAN = "lpips_head" "mean" ["two_float"];
+    MOMENTS_SUMS = "moments" "sums" ["two_float"];
+    MOMENTS_PRODUCTS = "moments" "products" ["two_float"];
+    ORTHOGONAL_LENGTHS = "orthogonal_set" "lengths" ["two_float"];
+    ORTHOGONAL_GRAM = "orthogonal_set" "gram" ["two_float"];
+    ORTHOGONAL_CHOOSE = "orthogonal_set" "choose" ["two_float"];
+}
