@@ -95,7 +95,7 @@ impl<D: Driver> MetricBackend for Gpu<D> {
                 let Some(chosen) = chosen else {
                     return orthogonal_set(originals.row(i), own(i)?, params);
                 };
-                let members = |complementary: bool| {
+                let members = |complementary: bool| -> Vec<usize> {
                     let all = chosen.members.iter();
                     let of_kind = all.filter(|m| m.1 == complementary);
                     of_kind.map(|m| m.0).collect()

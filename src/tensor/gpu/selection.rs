@@ -102,7 +102,8 @@ impl<D: Driver> Gpu<D> {
         self.launch(&ORTHOGONAL_CHOOSE, [x, y, 1], &params, &bindings)?;
         let bytes = 4 * samples * words;
         let found = self.driver.download(found.buffer()?, 0..bytes)?;
-        let found: Vec<u32> = bytemuck::pod_collect_to_vec(&found);
+        let found = found.as_chunks::<4>().0.iter();
+        let found: Vec<u32> = found.map(|b| u32::from_ne_bytes(*b)).collect();
         Ok(found
             .chunks_exact(words)
             .map(|words| {
