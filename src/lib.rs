@@ -10,6 +10,7 @@
 //! - [`glyphs`] renders images of characters whose causes are all known;
 //! - [`diffusion`] turns noise into images and [`train`] makes small networks;
 //! - [`score`] runs all of it over a folder of pairs and [`report`] writes the results;
+//! - [`demo`] shows what they tell apart;
 //! - [`conformance`] proves the numbers on golden data; [`cli`] is the command line.
 //!
 //! ```no_run
@@ -32,6 +33,7 @@
 
 pub mod cli;
 pub mod conformance;
+pub mod demo;
 pub mod diffusion;
 pub mod glyphs;
 pub mod images;

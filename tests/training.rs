@@ -6,10 +6,10 @@ use foil::diffusion::{Betas, Schedule, noised, variational_bound};
 use foil::nets::{
     Architecture, Autoencoder, Classifier, Unet, UnetConfig, UnetEncoderConfig, build,
 };
-use foil::tensor::candle::Training;
+use foil::tensor::candle::{Candle, Training};
 use foil::tensor::{Array, Backend, StateDict, cpu::Cpu};
 use foil::train::losses::{cross_entropy, mean_square};
-use foil::train::{self, AdamW, Plan, UnetLayout, denoising};
+use foil::train::{self, AdamW, Attack, Plan, UnetLayout, denoising};
 
 /// Images of two kinds that a small network can tell apart: stripes along rows or columns, with noise.
 fn images(items: &[usize]) -> (Array, Vec<usize>) {
@@ -52,6 +52,10 @@ fn networks() -> Vec<(Architecture, StateDict)> {
         (Architecture::ResNet18, train::resnet18(1, 4, 2)),
         (Architecture::PlainCnn, train::plain_cnn(2, &[4, 8], 2)),
         (
+            Architecture::ConvNextBn,
+            train::convnext_bn(4, &[8, 16], &[1, 1], 2),
+        ),
+        (
             Architecture::ConvNextTiny,
             train::convnext(3, 2, &[8, 16], &[1, 1], 2),
         ),
@@ -87,7 +91,7 @@ fn trained(architecture: Architecture, initial: StateDict, plan: &Plan) -> (Stat
         |training, net, items, _| Ok(loss_of(training, net.as_ref(), items)),
         |progress| shown.push(progress.loss),
     );
-    (dict.unwrap(), shown)
+    (dict.unwrap().weights, shown)
 }
 
 /// The gradient of every parameter against differences of the loss.
@@ -163,7 +167,7 @@ fn gradients_of_a_denoiser_are_those_of_the_loss() {
     check_gradients("denoiser", &dict, |dict| {
         let training = Training::new(dict, |_| false).unwrap();
         let net = Unet::new(&training, dict, heads()).unwrap();
-        let loss = denoising::loss(&training, &net, &schedule, &x, &draw).unwrap();
+        let loss = denoising::loss(&training, &net, &schedule, &x, &draw, 5.0).unwrap();
         (training, loss)
     });
 }
@@ -327,4 +331,52 @@ fn threads_do_not_change_a_run() {
     let (a, b) = (run(1), run(2));
     assert_eq!(a.1, b.1);
     assert_eq!(a.0, b.0);
+}
+
+/// Share of right answers about images that an adversary moved.
+fn withstood(architecture: Architecture, dict: &StateDict, attack: &Attack) -> f64 {
+    let unet = UnetEncoderConfig::default();
+    let (x, labels) = images(&(100..164).collect::<Vec<_>>());
+    let open = build(architecture, &Candle, dict, &unet).unwrap();
+    let moved = attack
+        .run(open.as_ref(), &x, |logits| cross_entropy(logits, &labels))
+        .unwrap();
+    let net = build(architecture, &Cpu, dict, &unet).unwrap();
+    let logits = net.predict(&Cpu, &Cpu.upload(&moved).unwrap()).unwrap();
+    let logits = Cpu.download(&logits.logits);
+    let right = labels.iter().enumerate().filter(|&(i, &label)| {
+        let row = logits.row(i);
+        (row[1] > row[0]) == (label == 1)
+    });
+    right.count() as f64 / labels.len() as f64
+}
+
+#[test]
+fn a_network_that_learns_from_attacks_withstands_them() {
+    let architecture = Architecture::PlainCnn;
+    let attack = Attack {
+        radius: 3.0,
+        steps: 5,
+    };
+    let initial = networks().remove(1).1;
+    let (plain, _) = trained(architecture, initial.clone(), &plan(120));
+    let unet = UnetEncoderConfig::default();
+    let robust = train::run(
+        &plan(120),
+        initial.clone(),
+        64,
+        plain_cnn,
+        |training, net, items, _| {
+            let (x, labels) = images(items);
+            let fixed = build(architecture, &Candle, &training.values(&initial)?, &unet)?;
+            let x = attack.run(fixed.as_ref(), &x, |logits| cross_entropy(logits, &labels))?;
+            let prediction = net.predict(training, &training.upload(&x)?)?;
+            cross_entropy(prediction.logits.candle(), &labels)
+        },
+        |_| {},
+    )
+    .unwrap()
+    .weights;
+    let [plain, robust] = [&plain, &robust].map(|dict| withstood(architecture, dict, &attack));
+    assert!(robust >= plain + 0.2, "plain {plain}, robust {robust}");
 }

@@ -1,6 +1,7 @@
 //! One file per command; arguments become a typed plan.
 
 mod conformance;
+mod demo;
 mod devices;
 mod glyphs;
 mod metric;
@@ -38,6 +39,8 @@ enum Command {
     Metric(Box<metric::MetricArgs>),
     /// Render images of characters whose causes are all known.
     Glyphs(glyphs::GlyphsArgs),
+    /// Show on glyphs what the scores tell apart; needs nothing but this program.
+    Demo(demo::DemoArgs),
     /// List, check, fetch and import network weights.
     Weights(weights::WeightsArgs),
     /// Train small networks on images with known attributes.
@@ -72,6 +75,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Score(args) => score::run(args),
         Command::Metric(args) => metric::run(args).map(|()| true),
         Command::Glyphs(args) => glyphs::run(args).map(|()| true),
+        Command::Demo(args) => demo::run(args).map(|()| true),
         Command::Weights(args) => weights::run(args).map(|()| true),
         Command::Train(args) => train::run(args).map(|()| true),
         Command::Devices(args) => devices::run(args).map(|()| true),

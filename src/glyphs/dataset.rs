@@ -167,11 +167,13 @@ pub fn write(
     let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
     text.push('\n');
     for (name, bytes) in [
-        ("attributes.csv", table),
         ("dataset.json", text.into_bytes()),
+        ("attributes.csv", table),
     ] {
-        let path = folder.join(name);
-        std::fs::write(&path, bytes).map_err(|source| GlyphError::Write { path, source })?;
+        let (part, path) = (folder.join(format!("{name}.part")), folder.join(name));
+        std::fs::write(&part, bytes)
+            .and_then(|()| std::fs::rename(&part, &path))
+            .map_err(|source| GlyphError::Write { path, source })?;
     }
     Ok(summary)
 }
@@ -180,7 +182,8 @@ fn file_name(index: usize) -> String {
     format!("{index:06}.png")
 }
 
-/// Makes `folder/images`; with `replace` removes the numbered images in it.
+/// Makes `folder/images`; with `replace` removes the tables of a former run and the numbered images. The tables go
+/// first and are written last: a run that is interrupted leaves none that belongs to other images.
 fn prepare(folder: &Path, replace: bool) -> Result<PathBuf, GlyphError> {
     let fail = |path: &Path| {
         let path = path.to_owned();
@@ -198,6 +201,15 @@ fn prepare(folder: &Path, replace: bool) -> Result<PathBuf, GlyphError> {
     }
     let images = folder.join("images");
     std::fs::create_dir_all(&images).map_err(fail(&images))?;
+    for name in ["dataset.json", "attributes.csv"] {
+        let path = folder.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(fail(&path)(error));
+            }
+            _ => {}
+        }
+    }
     for entry in std::fs::read_dir(&images).map_err(fail(&images))? {
         let path = entry.map_err(fail(&images))?.path();
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned());

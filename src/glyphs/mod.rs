@@ -18,6 +18,7 @@ mod error;
 mod font_files;
 pub mod fonts;
 pub mod generator;
+pub mod lettering;
 pub mod mixture;
 pub mod outline;
 pub mod render;

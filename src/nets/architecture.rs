@@ -3,9 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    AlexNet, BexEncoder, Classifier, ConvNext, EfficientNetLite, FidTap, Inception, MobileNetV2,
-    NetError, PlainCnn, Prediction, ResNet, SqueezeNet, Swin, UnetEncoder, UnetEncoderConfig,
-    Vgg16,
+    AlexNet, BexEncoder, Classifier, ConvNext, ConvNextBn, EfficientNetLite, FidTap, Inception,
+    MobileNetV2, NetError, PlainCnn, Prediction, ResNet, SqueezeNet, Swin, UnetEncoder,
+    UnetEncoderConfig, Vgg16,
 };
 use crate::tensor::{Backend, StateDict};
 
@@ -45,6 +45,7 @@ architectures! {
     SwinB = "swin_b",
     UnetEncoder = "unet_encoder",
     PlainCnn = "plain_cnn",
+    ConvNextBn = "convnext_bn",
     Autoencoder = "autoencoder",
     Unet = "guided_diffusion_unet",
     BexEncoder = "bex_encoder",
@@ -113,6 +114,7 @@ pub fn build<B: Backend + 'static>(
         }
         A::SwinT | A::SwinB => Box::new(Swin::new(backend, dict)?),
         A::UnetEncoder => Box::new(UnetEncoder::new(backend, dict, unet.clone())?),
+        A::ConvNextBn => Box::new(ConvNextBn::new(backend, dict)?),
         A::PlainCnn => Box::new(PlainCnn::new(backend, dict)?),
         A::BexEncoder => Box::new(BexEncoder::new(backend, dict)?),
         A::Autoencoder | A::Unet | A::BexGenerator => {

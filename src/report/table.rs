@@ -116,6 +116,42 @@ pub fn scores(scores: &Scores) -> String {
     text
 }
 
+/// Methods down, verdicts across: how many pairs of a method got which, as a share.
+pub fn verdicts(scores: &Scores) -> String {
+    const VERDICTS: [&str; 5] = [
+        "counterfactual",
+        "adversarial",
+        "flipped",
+        "unflipped",
+        "other",
+    ];
+    let mut methods: Vec<(&str, [usize; 5])> = Vec::new();
+    for group in &scores.groups {
+        let name = group.method.as_deref().unwrap_or(&group.name);
+        let at = methods.iter().position(|(m, _)| *m == name);
+        let at = at.unwrap_or_else(|| {
+            methods.push((name, [0; 5]));
+            methods.len() - 1
+        });
+        for (count, verdict) in methods[at].1.iter_mut().zip(VERDICTS) {
+            *count += group.verdicts.get(verdict).copied().unwrap_or(0);
+        }
+    }
+    let given: Vec<usize> = (0..VERDICTS.len())
+        .filter(|&v| methods.iter().any(|(_, counts)| counts[v] > 0))
+        .collect();
+    let mut rows = vec![vec!["verdicts".to_owned()]];
+    rows[0].extend(given.iter().map(|&v| VERDICTS[v].to_owned()));
+    for (method, counts) in methods {
+        let n: usize = counts.iter().sum();
+        let share = |&v: &usize| format!("{:.3}", counts[v] as f64 / n.max(1) as f64);
+        let mut row = vec![format!("{method} (n={n})")];
+        row.extend(given.iter().map(share));
+        rows.push(row);
+    }
+    aligned(&rows)
+}
+
 /// Title and values of each column of means: over all groups, or one per method.
 fn summaries(scores: &Scores) -> Vec<(String, &std::collections::BTreeMap<String, Summary>)> {
     let over = |n: usize| format!("mean ± std over {n} groups");
@@ -132,7 +168,7 @@ fn summaries(scores: &Scores) -> Vec<(String, &std::collections::BTreeMap<String
     scores
         .summary_by_method
         .iter()
-        .map(|(method, summary)| (format!("{method}: {}", over(of(method))), summary))
+        .map(|(method, summary)| (format!("{method} ({} groups)", of(method)), summary))
         .collect()
 }
 

@@ -27,6 +27,8 @@ impl Stream {
     pub const DIFFUSION_TRAINING: Stream = Stream(8);
     /// Noise of sampled images.
     pub const DIFFUSION_NOISE: Stream = Stream(9);
+    /// Which characters the demonstration changes to.
+    pub const DEMO_CHARACTERS: Stream = Stream(10);
     /// Attributes and labels of glyph images.
     pub const GLYPH_ATTRIBUTES: Stream = Stream(16);
     /// Pixel noise of glyph images.

@@ -7,6 +7,7 @@ use half::f16;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::adamw::Moments;
+use super::cost::Cost;
 use super::error::{Result, TrainError};
 use crate::tensor::{Array, StateDict};
 
@@ -19,6 +20,8 @@ pub struct State {
     pub moments: BTreeMap<String, Moments>,
     /// Moving average of the weights, if the run keeps one.
     pub average: Option<StateDict>,
+    /// Time spent so far, by this run and those it continues.
+    pub cost: Cost,
 }
 
 const SCHEMA: &str = "foil.checkpoint/1";
@@ -38,6 +41,8 @@ pub fn write(path: &Path, state: &State, plan: &BTreeMap<String, String>) -> Res
         .collect();
     metadata.insert("schema".into(), SCHEMA.into());
     metadata.insert("step".into(), state.step.to_string());
+    metadata.insert("seconds".into(), state.cost.seconds.to_string());
+    metadata.insert("cpu_seconds".into(), state.cost.cpu_seconds.to_string());
     let mut arrays: Vec<(String, Vec<usize>, &[f32])> = Vec::new();
     for (name, array) in state.weights.iter() {
         arrays.push((format!("weight/{name}"), array.shape.clone(), &array.data));
@@ -133,8 +138,8 @@ fn save_views(
     Ok(())
 }
 
-/// Reads a checkpoint of a run with the same plan.
-pub fn read(path: &Path, plan: &BTreeMap<String, String>) -> Result<State> {
+/// Reads a checkpoint of a run with the same plan, which began with the weights `initial`.
+pub fn read(path: &Path, plan: &BTreeMap<String, String>, initial: &StateDict) -> Result<State> {
     let bytes = std::fs::read(path).map_err(|e| file_error(path, e))?;
     let corrupt = |what: String| {
         let what =
@@ -158,9 +163,19 @@ pub fn read(path: &Path, plan: &BTreeMap<String, String>) -> Result<State> {
             });
         }
     }
+    let number = |name: &str| metadata.get(name).and_then(|text| text.parse::<f64>().ok());
     let step = metadata.get("step").and_then(|s| s.parse().ok());
+    let (Some(step), Some(seconds), Some(cpu_seconds)) =
+        (step, number("seconds"), number("cpu_seconds"))
+    else {
+        return Err(corrupt("it has no step or no time".into()));
+    };
     let mut state = State {
-        step: step.ok_or_else(|| corrupt("it has no step".into()))?,
+        step,
+        cost: Cost {
+            seconds,
+            cpu_seconds,
+        },
         weights: StateDict::named(path.display().to_string()),
         moments: BTreeMap::new(),
         average: None,
@@ -192,5 +207,44 @@ pub fn read(path: &Path, plan: &BTreeMap<String, String>) -> Result<State> {
             _ => return Err(corrupt(format!("tensor {kind}/{name}"))),
         }
     }
+    check(&state, initial).map_err(corrupt)?;
     Ok(state)
+}
+
+/// Weights, average and moments must be those of the network that the run trains: a file can be well-formed and still
+/// have lost some of them.
+fn check(state: &State, initial: &StateDict) -> std::result::Result<(), String> {
+    for (what, dict) in [
+        ("weight", Some(&state.weights)),
+        ("average", state.average.as_ref()),
+    ] {
+        let Some(dict) = dict else { continue };
+        for (name, expected) in initial.iter() {
+            let found = dict.get(name).map(|array| &array.shape);
+            if found != Some(&expected.shape) {
+                let found = found.map_or("nothing".to_owned(), |shape| format!("{shape:?}"));
+                let expected = &expected.shape;
+                return Err(format!(
+                    "{what} {name}: expected {expected:?}, found {found}"
+                ));
+            }
+        }
+        if dict.len() != initial.len() {
+            let (found, expected) = (dict.len(), initial.len());
+            return Err(format!("{found} tensors of {what}, expected {expected}"));
+        }
+        let broken = dict
+            .iter()
+            .find(|(_, a)| a.data.iter().any(|v| !v.is_finite()));
+        if let Some((name, _)) = broken {
+            return Err(format!("{what} {name} is not finite"));
+        }
+    }
+    for (name, moments) in &state.moments {
+        let expected = initial.get(name).map(Array::len);
+        if [moments.first.len(), moments.second.len()].map(Some) != [expected; 2] {
+            return Err(format!("moments of {name}"));
+        }
+    }
+    Ok(())
 }

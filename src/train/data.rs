@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rayon::prelude::*;
+use sha2::{Digest, Sha256};
 
 use super::error::{Result, TrainError};
 use crate::images::{self, Limits};
@@ -44,6 +45,10 @@ pub struct Data {
     pub rows: Vec<Row>,
     /// Side of every image.
     pub size: usize,
+    /// Of the table and all pixels: which data these are, wherever they lie.
+    pub sha256: String,
+    /// What they are, for people: the command that renders them again, if `dataset.json` tells it.
+    pub description: String,
     /// RGB, image after image.
     pixels: Vec<u8>,
 }
@@ -56,13 +61,13 @@ impl Data {
             path: table.display().to_string(),
             what,
         };
-        let reader = csv::Reader::from_path(&table);
-        let mut reader = reader.map_err(|e| {
+        let text = std::fs::read(&table).map_err(|e| {
             fault(format!(
-                "{e}. --data wants a folder that `foil glyphs render` wrote"
+                "{e}. --data wants a folder that `foil glyphs render` wrote and finished"
             ))
         })?;
-        let rows: std::result::Result<Vec<Row>, _> = reader.deserialize().collect();
+        let rows: std::result::Result<Vec<Row>, _> =
+            csv::Reader::from_reader(&text[..]).deserialize().collect();
         let rows = rows.map_err(|e| fault(e.to_string()))?;
         let limits = Limits::default();
         let images: Vec<images::Image> = rows
@@ -81,8 +86,22 @@ impl Data {
                 )));
             }
         }
-        let pixels = images.into_iter().flat_map(|image| image.pixels).collect();
-        Ok(Self { rows, size, pixels })
+        let pixels: Vec<u8> = images.into_iter().flat_map(|image| image.pixels).collect();
+        let mut digest = Sha256::new();
+        digest.update(&text);
+        digest.update(&pixels);
+        let digits = digest.finalize();
+        let description = std::fs::read(folder.join("dataset.json"))
+            .ok()
+            .and_then(|bytes| render_command(&serde_json::from_slice(&bytes).ok()?))
+            .unwrap_or_else(|| format!("{} images of {size}x{size} pixels", rows.len()));
+        Ok(Self {
+            rows,
+            size,
+            sha256: digits.iter().map(|byte| format!("{byte:02x}")).collect(),
+            description,
+            pixels,
+        })
     }
 
     /// Indices of the images of a split.
@@ -101,15 +120,128 @@ impl Data {
 
     /// Images as NCHW values from −1 to 1.
     pub fn batch(&self, items: &[usize]) -> Array {
-        let area = self.size * self.size;
-        let mut array = Array::zeros([items.len(), 3, self.size, self.size]);
-        for (image, &item) in array.data.chunks_exact_mut(3 * area).zip(items) {
-            for (at, pixel) in self.image(item).chunks_exact(3).enumerate() {
-                for (c, &value) in pixel.iter().enumerate() {
-                    image[c * area + at] = f32::from(value) / 127.5 - 1.0;
-                }
+        to_values(items.iter().map(|&item| self.image(item)), self.size)
+    }
+}
+
+/// Square RGB images as NCHW values from −1 to 1.
+pub fn to_values<'a>(images: impl ExactSizeIterator<Item = &'a [u8]>, size: usize) -> Array {
+    let area = size * size;
+    let mut array = Array::zeros([images.len(), 3, size, size]);
+    for (values, image) in array.data.chunks_exact_mut(3 * area).zip(images) {
+        for (at, pixel) in image.chunks_exact(3).enumerate() {
+            for (c, &value) in pixel.iter().enumerate() {
+                values[c * area + at] = f32::from(value) / 127.5 - 1.0;
             }
         }
-        array
+    }
+    array
+}
+
+/// The way back for one image, `[3, h, w]` to RGB; values beyond the range are cut off.
+pub fn to_pixels(values: &[f32]) -> Vec<u8> {
+    let area = values.len() / 3;
+    let pixel = |v: f32| ((v.clamp(-1.0, 1.0) + 1.0) * 127.5).round() as u8;
+    (0..area)
+        .flat_map(|at| [0, 1, 2].map(|c| pixel(values[c * area + at])))
+        .collect()
+}
+
+/// The command that renders the data of a `dataset.json`, with every setting that it has a flag for.
+fn render_command(summary: &serde_json::Value) -> Option<String> {
+    let mut words = vec!["foil glyphs render".to_owned()];
+    let flags = [
+        ("--n", "/images"),
+        ("--seed", "/seed"),
+        ("--size", "/size"),
+        ("--pixel-noise", "/pixel_noise"),
+        ("--spurious", "/model/spurious"),
+        ("--correlation", "/model/correlation"),
+        ("--label-noise", "/model/label_noise"),
+        ("--inverse", "/model/inverse"),
+        ("--scale", "/model/scale"),
+        ("--scale-spread", "/model/scale_spread"),
+        ("--rotation-spread", "/model/rotation_spread"),
+        ("--translation", "/model/translation"),
+    ];
+    for (flag, place) in flags {
+        words.push(format!("{flag} {}", shortest(summary.pointer(place)?)?));
+    }
+    words.push(format!(
+        "--protocol {}",
+        summary.pointer("/protocol")?.as_str()?
+    ));
+    let shares = summary.pointer("/split_percent")?.as_array()?;
+    let shares = shares.iter().map(shortest).collect::<Option<Vec<_>>>()?;
+    words.push(format!("--split {}", shares.join(",")));
+    Some(words.join(" "))
+}
+
+/// A number as one would type it. Settings of single precision are written with the digits of double precision.
+fn shortest(number: &serde_json::Value) -> Option<String> {
+    let value = number.as_f64()?;
+    let single = value as f32;
+    Some(match f64::from(single) == value {
+        true => single.to_string(),
+        false => number
+            .as_u64()
+            .map_or(value.to_string(), |whole| whole.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::glyphs::{Atlas, Model, dataset};
+
+    #[test]
+    fn values_and_pixels_are_the_same_images() {
+        let images: Vec<Vec<u8>> = (0..2)
+            .map(|i| (0..12).map(|k| (i * 120 + k * 11) as u8).collect())
+            .collect();
+        let values = to_values(images.iter().map(Vec::as_slice), 2);
+        assert_eq!(values.shape, [2, 3, 2, 2]);
+        assert_eq!(values.data[4], 11.0 / 127.5 - 1.0);
+        for (image, values) in images.iter().zip(values.data.chunks(12)) {
+            assert_eq!(&to_pixels(values), image);
+        }
+        assert_eq!(to_pixels(&[-3.0, 3.0, 0.0]), [0, 255, 128]);
+    }
+
+    #[test]
+    fn data_tell_the_command_that_renders_them_and_a_checksum_of_all_pixels() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = dataset::Plan {
+            n: 4,
+            seed: 9,
+            model: Model {
+                spurious: 0,
+                ..Model::default()
+            },
+            ..dataset::Plan::default()
+        };
+        let atlas = Atlas::embedded().unwrap();
+        dataset::write(&atlas, &plan, folder.path(), false, &mut |_, _, _| {}).unwrap();
+        let data = Data::read(folder.path()).unwrap();
+        assert_eq!(
+            data.description,
+            "foil glyphs render --n 4 --seed 9 --size 32 --pixel-noise 0.01 --spurious 0 --correlation 0.95 \
+             --label-noise 0.05 --inverse 0.5 --scale 0.7 --scale-spread 0.1 --rotation-spread 0.3 --translation 0.9 \
+             --protocol exact --split 60,20,20"
+        );
+        // Another pixel, or another label, makes other data.
+        let file = folder.path().join("images/000002.png");
+        let mut image = image::open(&file).unwrap().to_rgb8();
+        image.get_pixel_mut(3, 3)[0] ^= 1;
+        image.save(&file).unwrap();
+        let pixel = Data::read(folder.path()).unwrap().sha256;
+        let table = folder.path().join("attributes.csv");
+        let text = std::fs::read_to_string(&table).unwrap();
+        std::fs::write(&table, text.replacen("train", "test", 1)).unwrap();
+        let label = Data::read(folder.path()).unwrap().sha256;
+        assert!(data.sha256 != pixel && pixel != label && data.sha256.len() == 64);
+        std::fs::remove_file(folder.path().join("dataset.json")).unwrap();
+        let bare = Data::read(folder.path()).unwrap();
+        assert_eq!(bare.description, "4 images of 32x32 pixels");
     }
 }

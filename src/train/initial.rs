@@ -153,6 +153,36 @@ pub fn convnext(
     net.finish()
 }
 
+/// The ConvNeXt with batch norms of [`crate::nets::ConvNextBn`].
+pub fn convnext_bn(seed: u64, widths: &[usize], depths: &[usize], outputs: usize) -> StateDict {
+    let mut net = Initial::new(seed);
+    let normed = |net: &mut Initial, at: String, shape: &[usize]| {
+        net.weight(&format!("{at}.conv.weight"), shape, 1.0);
+        net.batch_norm(&format!("{at}.norm"), shape[0]);
+    };
+    let mut inputs = 3;
+    for (stage, (&width, &depth)) in widths.iter().zip(depths).enumerate() {
+        if stage == 0 {
+            normed(&mut net, "stem".into(), &[width, inputs, 4, 4]);
+        } else {
+            normed(
+                &mut net,
+                format!("stages.{stage}.down"),
+                &[width, inputs, 2, 2],
+            );
+        }
+        for block in 0..depth {
+            let at = format!("stages.{stage}.{block}");
+            normed(&mut net, format!("{at}.depthwise"), &[width, 1, 7, 7]);
+            net.layer(&format!("{at}.widen"), &[4 * width, width]);
+            normed(&mut net, format!("{at}.narrow"), &[width, 4 * width]);
+        }
+        inputs = width;
+    }
+    net.last("head", &[outputs, inputs]);
+    net.finish()
+}
+
 /// The plain CNN: two convolutions of each width.
 pub fn plain_cnn(seed: u64, widths: &[usize], outputs: usize) -> StateDict {
     let mut net = Initial::new(seed);

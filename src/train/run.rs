@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::adamw::{self, AdamW};
 use super::checkpoint::{self, State};
+use super::cost::{Cost, Meter};
 use super::error::{Result, TrainError};
 use crate::stats::random::{Draws, Stream};
 use crate::tensor::StateDict;
@@ -35,6 +36,14 @@ pub struct Progress {
     pub steps: usize,
     pub resumed: usize,
     pub loss: f32,
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    pub weights: StateDict,
+    /// Time spent on it, with that of the runs it continued.
+    pub cost: Cost,
 }
 
 impl Plan {
@@ -82,20 +91,32 @@ pub fn run<N>(
     build: impl Fn(&Training, &StateDict) -> Result<N>,
     loss: impl Fn(&Training, &N, &[usize], usize) -> Result<candle_core::Tensor>,
     mut report: impl FnMut(Progress),
-) -> Result<StateDict> {
+) -> Result<Trained> {
     if count == 0 || plan.batch == 0 {
         return Err(TrainError::Data("there is nothing to train on".into()));
     }
     let identity = plan.identity();
     let mut state = match &plan.checkpoint {
-        Some((path, _)) if plan.resume && path.exists() => checkpoint::read(path, &identity)?,
+        Some((path, _)) if plan.resume && path.exists() => {
+            let state = checkpoint::read(path, &identity, &initial)?;
+            if state.average.is_some() != plan.average.is_some() || state.step > plan.steps {
+                return Err(TrainError::File {
+                    path: path.display().to_string(),
+                    what: "not a checkpoint of this run. Delete it and start anew without --resume"
+                        .into(),
+                });
+            }
+            state
+        }
         _ => State {
             step: 0,
             average: plan.average.map(|_| initial.clone()),
             weights: initial,
             moments: BTreeMap::new(),
+            cost: Cost::default(),
         },
     };
+    let (meter, earlier) = (Meter::start(), state.cost);
     let resumed = state.step;
     let training = Training::new(&state.weights, |_| false)?;
     let net = build(&training, &state.weights)?;
@@ -133,13 +154,17 @@ pub fn run<N>(
             && (state.step.is_multiple_of((*every).max(1)) || state.step == plan.steps)
         {
             state.weights = training.values(&state.weights)?;
+            state.cost = meter.after(earlier);
             checkpoint::write(path, &state, &identity)?;
         }
     }
-    match state.average {
-        Some(average) => Ok(average),
-        None => Ok(training.values(&state.weights)?),
-    }
+    Ok(Trained {
+        weights: match state.average {
+            Some(average) => average,
+            None => training.values(&state.weights)?,
+        },
+        cost: meter.after(earlier),
+    })
 }
 
 fn mix(average: &mut StateDict, now: &StateDict, decay: f64) {

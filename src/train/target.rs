@@ -5,6 +5,7 @@ use candle_core::{Device, Tensor};
 use super::data::{Data, Row};
 use super::error::{Result, TrainError};
 use super::losses::cross_entropy;
+use crate::glyphs::CHARACTERS;
 use crate::metrics::validity::argmax;
 use crate::nets::Classifier;
 use crate::tensor::{Array, Backend, StateDict, cpu::Cpu};
@@ -21,7 +22,7 @@ pub enum Target {
 }
 
 /// Numbers among the attributes.
-const NUMBERS: usize = 5;
+pub(super) const NUMBERS: usize = 5;
 
 /// Outputs that are the logits of one kind of class.
 struct Kind {
@@ -65,7 +66,8 @@ impl Meaning {
             aided: aided && target == Target::Label,
             labels: count(|r| r.label).max(2),
             fonts: count(|r| r.font),
-            characters: count(|r| r.character),
+            // All of them, whether they occur or not: outputs mean the same whatever the data.
+            characters: count(|r| r.character).max(CHARACTERS.len()),
             numbers,
         }
     }

@@ -18,8 +18,10 @@
 //! resize = { size = 232, filter = "bicubic" }
 //! crop = [224, 224]
 //! [unet]                              # optional, only for unet_encoder
+//! [training]                          # optional, how `foil train` made it; see [`TrainingRecord`]
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -81,6 +83,9 @@ pub struct Card {
     /// Name for [`super::formats::convert`]; the card's name if left out.
     #[serde(default)]
     pub conversion: Option<String>,
+    /// How `foil train` made it.
+    #[serde(default)]
+    pub training: Option<TrainingRecord>,
     /// The command that fetches the file, if there is one.
     #[serde(default)]
     pub fetch: Option<String>,
@@ -99,6 +104,30 @@ pub struct DiffusionConfig {
     pub schedule: Betas,
     /// Of the full schedule.
     pub steps: usize,
+}
+
+/// How a network was trained, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingRecord {
+    /// The command line.
+    pub command: String,
+    /// The command that renders the same data again, or what else is known of them.
+    pub data: String,
+    /// Of the table of attributes and all pixels.
+    pub data_sha256: String,
+    /// Images it learnt from.
+    pub images: usize,
+    pub seed: u64,
+    pub steps: usize,
+    pub threads: usize,
+    /// Time by the clock, and of all threads together on the processor.
+    pub seconds: f64,
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    /// Measured on held-out images, by name.
+    #[serde(default)]
+    pub results: BTreeMap<String, f64>,
 }
 
 /// What a network is for.
@@ -227,6 +256,14 @@ impl Card {
                      or commit"
                 );
                 return Err(wrong(shown, reason));
+            }
+        }
+        if let Some(training) = &self.training {
+            for (name, text) in [("command", &training.command), ("data", &training.data)] {
+                if text.trim().is_empty() {
+                    let reason = format!("training.{name} is empty; say how it was trained");
+                    return Err(wrong(shown, reason));
+                }
             }
         }
         self.labels = self.read_labels(shown)?;

@@ -1,4 +1,5 @@
-//! The weights inside the program: small pieces of published networks, see `weights/NOTICE.md`.
+//! The weights inside the program: small pieces of published networks, and the networks of the glyph world that
+//! `scripts/train-demo` made. See `weights/NOTICE.md`.
 
 macro_rules! shipped {
     ($($file:literal),* $(,)?) => {
@@ -17,6 +18,19 @@ shipped! {
     "squeezenet1_1_caffe_f16.safetensors",
 }
 
+macro_rules! glyph_networks {
+    ($($name:literal),* $(,)?) => {
+        /// The networks of the glyph world: file name and content of the weights, and the card beside them.
+        pub(super) static GLYPHS: &[(&str, &[u8], &str)] = &[$((
+            concat!("glyphs/", $name, ".safetensors"),
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/weights/glyphs/", $name, ".safetensors")),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/weights/glyphs/", $name, ".toml")),
+        )),*];
+    };
+}
+
+glyph_networks! {}
+
 /// The cards that ship with the program.
 pub(super) static REGISTRY: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -28,8 +42,11 @@ pub(super) const HEADS: &str = "lpips_heads_v0.1.safetensors";
 
 /// The content of a shipped file.
 pub fn bytes(file: &str) -> Option<&'static [u8]> {
+    let glyphs = GLYPHS.iter().map(|(name, bytes, _)| (*name, *bytes));
     FILES
         .iter()
+        .copied()
+        .chain(glyphs)
         .find(|(name, _)| *name == file)
-        .map(|(_, bytes)| *bytes)
+        .map(|(_, bytes)| bytes)
 }

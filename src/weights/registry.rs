@@ -58,8 +58,28 @@ impl Registry {
             card.finish(NAME)?;
             registry.add(card, NAME)?;
         }
+        for (name, _, text) in embedded::GLYPHS {
+            registry.add_glyph_network(name, text)?;
+        }
         registry.read_folder()?;
         Ok(registry)
+    }
+
+    /// A network of the glyph world: its card is the file that `foil train` wrote.
+    fn add_glyph_network(&mut self, file: &str, text: &str) -> Result<()> {
+        let shown = format!("weights/{}", file.replace(".safetensors", ".toml"));
+        let mut card: Card = toml::from_str(text).map_err(|error| wrong(&shown, error))?;
+        let sha256 = card.sha256.clone();
+        self.shipped.push(Shipped {
+            file: file.to_owned(),
+            sha256: sha256.ok_or_else(|| wrong(&shown, "it states no sha256"))?,
+            licence: card.licence.clone(),
+            origin: card.origin.clone(),
+        });
+        card.file = file.to_owned();
+        card.embedded = true;
+        card.finish(&shown)?;
+        self.add(card, &shown)
     }
 
     fn read_folder(&mut self) -> Result<()> {

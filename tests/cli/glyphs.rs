@@ -150,6 +150,31 @@ fn refuses_a_folder_that_holds_something_unless_forced() {
     fails(&render(&folder, "file", &few), 1, &["file"]);
 }
 
+/// A run that breaks off leaves no table that belongs to other images.
+#[test]
+fn an_interrupted_replacement_leaves_a_folder_that_nobody_takes_for_finished() {
+    let folder = folder();
+    let common = ["--n", "8", "--size", "16", "--spurious", "0"];
+    succeeds(&render(&folder, "out", &common));
+    let out = folder.path().join("out");
+    // A folder in an image's place stops the second run.
+    std::fs::remove_file(out.join("images/000003.png")).unwrap();
+    std::fs::create_dir(out.join("images/000003.png")).unwrap();
+    let again = [&common[..], &["--seed", "1", "--force"]].concat();
+    fails(&render(&folder, "out", &again), 1, &["000003.png"]);
+    assert!(!out.join("attributes.csv").exists() && !out.join("dataset.json").exists());
+    let train = foil(folder.path())
+        .args(["train", "oracle", "--data"])
+        .arg(&out)
+        .args(["--out", "net.safetensors"])
+        .output()
+        .unwrap();
+    fails(&train, 1, &["attributes.csv", "finished"]);
+    std::fs::remove_dir(out.join("images/000003.png")).unwrap();
+    succeeds(&render(&folder, "out", &again));
+    assert!(out.join("attributes.csv").exists());
+}
+
 #[test]
 fn refuses_settings_that_make_no_sense() {
     let folder = folder();

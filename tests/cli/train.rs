@@ -56,6 +56,7 @@ fn every_kind_of_network_is_trained_and_its_card_holds() {
                 "font",
             ],
         ),
+        ("oracle", &["--architecture", "convnext-bn", "--width", "8"]),
         (
             "robust",
             &["--width", "4", "--attack-steps", "1", "--radius", "0.5"],
@@ -71,6 +72,26 @@ fn every_kind_of_network_is_trained_and_its_card_holds() {
         let card = folder.path().join("net.toml");
         let text = std::fs::read_to_string(&card).unwrap();
         assert!(text.contains(found["sha256"].as_str().unwrap()), "{text}");
+        // It says by which command and from which data the network was made.
+        let made: toml::Value = toml::from_str(&text).unwrap();
+        let made = &made["training"];
+        let command = made["command"].as_str().unwrap();
+        assert!(
+            command.starts_with(&format!("foil train {kind} --quiet --data ")),
+            "{text}"
+        );
+        assert!(
+            command.contains("--steps 2 --batch 4 --half --json"),
+            "{text}"
+        );
+        assert!(
+            made["data"]
+                .as_str()
+                .unwrap()
+                .starts_with("foil glyphs render --n 80 "),
+            "{text}"
+        );
+        assert_eq!(made["data_sha256"].as_str().unwrap().len(), 64);
         // The card is one that foil itself reads, and the weights fit it.
         let proof = foil(folder.path())
             .args(["weights", "verify"])
@@ -124,8 +145,20 @@ fn a_checkpoint_is_continued_only_if_it_is_whole_and_of_the_same_run() {
         1,
         &["another run", "seed", "--resume"],
     );
-    std::fs::write(&checkpoint, &whole[..whole.len() / 2]).unwrap();
     let same = [&args[..], &["--resume"]].concat();
+    // The same images with another label are other data.
+    let table = at.join("data/attributes.csv");
+    let text = std::fs::read_to_string(&table).unwrap();
+    let (head, last) = text.trim_end().rsplit_once(',').unwrap();
+    let other = if last == "0" { "1" } else { "0" };
+    std::fs::write(&table, format!("{head},{other}\n")).unwrap();
+    fails(
+        &train(at, "oracle", "net", &same),
+        1,
+        &["another run", "data was", "--resume"],
+    );
+    std::fs::write(&table, text).unwrap();
+    std::fs::write(&checkpoint, &whole[..whole.len() / 2]).unwrap();
     fails(
         &train(at, "oracle", "net", &same),
         1,
@@ -138,6 +171,143 @@ fn a_checkpoint_is_continued_only_if_it_is_whole_and_of_the_same_run() {
     let resumed = std::fs::read(at.join("net.safetensors")).unwrap();
     assert!(train(at, "oracle", "net", &args).status.success());
     assert_eq!(std::fs::read(at.join("net.safetensors")).unwrap(), resumed);
+}
+
+#[test]
+fn weights_that_are_not_those_of_the_card_are_refused() {
+    let folder = world();
+    let at = folder.path();
+    let args = ["--steps", "1", "--batch", "4", "--width", "4"];
+    assert!(train(at, "oracle", "net", &args).status.success());
+    let path = at.join("net.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let verify = foil(at)
+        .args(["weights", "get"])
+        .arg(at.join("net.toml"))
+        .output();
+    fails(
+        &verify.unwrap(),
+        1,
+        &["net.safetensors", "expected sha256", "found"],
+    );
+    // A card that says nothing of its making is one of somebody else; one that says so with no words is wrong.
+    let card = std::fs::read_to_string(at.join("net.toml")).unwrap();
+    let line = card.lines().find(|l| l.starts_with("command = ")).unwrap();
+    std::fs::write(at.join("net.toml"), card.replace(line, "command = \"\"")).unwrap();
+    let verify = foil(at)
+        .args(["weights", "get"])
+        .arg(at.join("net.toml"))
+        .output();
+    fails(
+        &verify.unwrap(),
+        1,
+        &["net.toml", "training.command is empty"],
+    );
+}
+
+/// A checkpoint that is a whole file and yet lost something.
+#[test]
+fn a_damaged_checkpoint_is_not_continued() {
+    let folder = world();
+    let at = folder.path();
+    let args = ["--steps", "3", "--batch", "8", "--width", "4"];
+    std::fs::create_dir(at.join("net.toml")).unwrap();
+    fails(&train(at, "oracle", "net", &args), 1, &["net.toml"]);
+    let path = at.join("net.checkpoint");
+    let whole = std::fs::read(&path).unwrap();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&whole).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&whole).unwrap();
+    let resume = [&args[..], &["--resume"]].concat();
+    let names = [
+        "weight/head.weight",
+        "first/head.weight",
+        "weight/head.bias",
+    ];
+    for (damaged, why) in names
+        .into_iter()
+        .zip(["head.weight", "moments", "not finite"])
+    {
+        let mut bad = tensors.tensor(names[2]).unwrap().data().to_vec();
+        bad[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        let kept = tensors.tensors().into_iter().filter_map(|(name, view)| {
+            let hit = name == damaged;
+            match why {
+                "not finite" if hit => {
+                    let shape = view.shape().to_vec();
+                    Some((
+                        name,
+                        safetensors::tensor::TensorView::new(view.dtype(), shape, &bad).unwrap(),
+                    ))
+                }
+                "moments" if hit => {
+                    let half = view.data().len() / 8 * 4;
+                    let shape = vec![half / 4];
+                    Some((
+                        name,
+                        safetensors::tensor::TensorView::new(
+                            view.dtype(),
+                            shape,
+                            &view.data()[..half],
+                        )
+                        .unwrap(),
+                    ))
+                }
+                _ if hit => None,
+                _ => Some((name, view)),
+            }
+        });
+        let bytes = safetensors::serialize(kept, header.metadata().clone()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        let output = train(at, "oracle", "net", &resume);
+        fails(
+            &output,
+            1,
+            &["net.checkpoint", "not a whole checkpoint", why],
+        );
+    }
+}
+
+/// Tiny networks on tiny images learn something: losses fall below those of the first weights.
+#[test]
+fn autoencoders_and_denoisers_learn() {
+    let folder = world();
+    let result = |kind: &str, steps: &str, name: &str, more: &[&str]| {
+        let args = [
+            &[
+                "--steps", steps, "--batch", "16", "--rate", "5e-3", "--json",
+            ],
+            more,
+        ]
+        .concat();
+        let found = printed(&train(folder.path(), kind, "net", &args));
+        found["results"][name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{found}"))
+    };
+    let error = |steps: &str, more: &[&str]| {
+        result(
+            "autoencoder",
+            steps,
+            "test squared error",
+            &[&["--width", "8"], more].concat(),
+        )
+    };
+    let (before, after) = (error("1", &[]), error("60", &[]));
+    assert!(after < 0.6 * before, "autoencoder: {before} to {after}");
+    let after = error("60", &["--class", "1"]);
+    assert!(
+        after < 0.6 * before,
+        "autoencoder of a class: {before} to {after}"
+    );
+    let noise = |steps: &str| {
+        let more = ["--levels", "1,2", "--samples", "1", "--sample-steps", "2"];
+        result("ddpm", steps, "test noise error", &more)
+    };
+    let (before, after) = (noise("1"), noise("40"));
+    assert!(after < 0.6 * before, "denoiser: {before} to {after}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub fn run(args: &AutoencoderArgs) -> Result<()> {
         ("class", format!("{:?}", args.class)),
         ("width", args.width.to_string()),
     ];
-    let mut dict = task.train(
+    let trained = task.train(
         &task.plan(None, &options),
         initial,
         |training, dict| Ok(Autoencoder::new(training, dict)?),
@@ -38,6 +38,7 @@ pub fn run(args: &AutoencoderArgs) -> Result<()> {
             mean_square(&net.reconstruct(training, &x)?, &x)
         },
     )?;
+    let mut dict = trained.weights;
     if args.common.half {
         train::round_to_half(&mut dict);
     }
@@ -55,6 +56,7 @@ pub fn run(args: &AutoencoderArgs) -> Result<()> {
     task.finish(&Finished {
         architecture: Architecture::Autoencoder,
         dict,
+        cost: trained.cost,
         found,
         labels: Vec::new(),
         further: "role = \"autoencoder\"\n".into(),

@@ -15,7 +15,7 @@ pub fn results(found: &[(String, f64)]) -> String {
 }
 
 /// Writes weights and card; the checksum of the weights.
-pub fn write(task: &Task<'_>, finished: &Finished, seconds: f64) -> Result<String> {
+pub fn write(task: &Task<'_>, finished: &Finished) -> Result<String> {
     let args = task.args;
     let precision = if args.half {
         train::Precision::Half
@@ -25,8 +25,6 @@ pub fn write(task: &Task<'_>, finished: &Finished, seconds: f64) -> Result<Strin
     train::write_weights(&args.out, &finished.dict, precision)?;
     let bytes = std::fs::read(&args.out).with_context(|| args.out.display().to_string())?;
     let sha = sha256(&bytes);
-    // Strings of JSON are strings of TOML.
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let text = |part: Option<&std::ffi::OsStr>| {
         quoted(&part.map_or_else(String::new, |s| s.to_string_lossy().into_owned()))
     };
@@ -34,26 +32,88 @@ pub fn write(task: &Task<'_>, finished: &Finished, seconds: f64) -> Result<Strin
         true => String::new(),
         false => format!("labels = {:?}\n", finished.labels),
     };
-    let origin = format!(
-        "foil train {}: {} images, {} steps of {}, seed {}, {seconds:.0} s on {} threads",
-        task.what,
-        task.items.len(),
-        task.steps,
-        args.batch,
-        args.seed,
-        rayon::current_num_threads(),
-    );
     let (name, file) = (text(args.out.file_stem()), text(args.out.file_name()));
-    let (origin, notes) = (quoted(&origin), quoted(&results(&finished.found)));
+    let origin = quoted(&format!("foil train {}", task.what));
+    let notes = quoted(&results(&finished.found));
     let size = task.data.size;
     let card = format!(
         "name = {name}\narchitecture = \"{}\"\nfile = {file}\nsha256 = \"{sha}\"\n{labels}{}\
          licence = \"MIT OR Apache-2.0\"\norigin = {origin}\nnotes = {notes}\n\n\
          [preprocessing]\nresize = {{ size = [{size}, {size}] }}\ncrop = \"none\"\n\
-         mean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n",
-        finished.architecture, finished.further,
+         mean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n\n{}",
+        finished.architecture,
+        finished.further,
+        training(task, finished),
     );
     let path = args.out.with_extension("toml");
     std::fs::write(&path, card).with_context(|| path.display().to_string())?;
     Ok(sha)
+}
+
+/// The card's table of how the network was made.
+fn training(task: &Task<'_>, finished: &Finished) -> String {
+    let mut table = format!(
+        "[training]\ncommand = {}\ndata = {}\ndata_sha256 = \"{}\"\nimages = {}\nseed = {}\nsteps = {}\n\
+         threads = {}\nseconds = {:.1}\ncpu_seconds = {:.1}\n",
+        quoted(&command(std::env::args_os())),
+        quoted(&task.data.description),
+        task.data.sha256,
+        task.items.len(),
+        task.args.seed,
+        task.steps,
+        rayon::current_num_threads(),
+        finished.cost.seconds,
+        finished.cost.cpu_seconds,
+    );
+    if !finished.found.is_empty() {
+        table.push_str("\n[training.results]\n");
+        for (name, value) in &finished.found {
+            table.push_str(&format!("{} = {value:.4}\n", quoted(name)));
+        }
+    }
+    table
+}
+
+/// Strings of JSON are strings of TOML.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The command line as one would type it in a shell, without the place of the program.
+fn command(args: impl Iterator<Item = std::ffi::OsString>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
+    let word = |arg: std::ffi::OsString| {
+        let arg = arg.to_string_lossy().into_owned();
+        match !arg.is_empty() && arg.chars().all(plain) {
+            true => arg,
+            false => format!("'{}'", arg.replace('\'', "'\\''")),
+        }
+    };
+    let words = args.skip(1).map(word);
+    ["foil".to_owned()]
+        .into_iter()
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command;
+
+    #[test]
+    fn a_command_is_written_as_a_shell_takes_it() {
+        let args = [
+            "/usr/bin/foil",
+            "train",
+            "--out",
+            "my nets/a.safetensors",
+            "it's",
+        ];
+        let args = args.into_iter().map(Into::into);
+        assert_eq!(
+            command(args),
+            r"foil train --out 'my nets/a.safetensors' 'it'\''s'"
+        );
+    }
 }

@@ -10,7 +10,7 @@ use crate::tensor::{Backend, StateDict, cpu::Cpu};
 use crate::train::{self, Attack, Meaning, Split, Target};
 
 /// How far an adversary may move an image, in the L2 norm over pixel values from 0 to 1.
-const RADIUS: f64 = 1.0;
+const RADIUS: f64 = 1.5;
 /// Test images that are attacked.
 const JUDGED: usize = 512;
 
@@ -76,6 +76,8 @@ enum Layout {
     PlainCnn,
     /// torchvision's ConvNeXt, small
     Convnext,
+    /// A small ConvNeXt with batch norms
+    ConvnextBn,
 }
 
 impl Layout {
@@ -84,6 +86,7 @@ impl Layout {
             Layout::Resnet18 => Architecture::ResNet18,
             Layout::PlainCnn => Architecture::PlainCnn,
             Layout::Convnext => Architecture::ConvNextTiny,
+            Layout::ConvnextBn => Architecture::ConvNextBn,
         }
     }
 
@@ -91,7 +94,7 @@ impl Layout {
     fn head(self) -> &'static str {
         match self {
             Layout::Resnet18 => "fc",
-            Layout::PlainCnn => "head",
+            Layout::PlainCnn | Layout::ConvnextBn => "head",
             Layout::Convnext => "classifier.2",
         }
     }
@@ -107,6 +110,10 @@ impl Layout {
             Layout::Convnext => {
                 let w = width(24);
                 train::convnext(seed, 2, &[w, 2 * w, 4 * w], &[1, 1, 2], outputs)
+            }
+            Layout::ConvnextBn => {
+                let w = width(32);
+                train::convnext_bn(seed, &[w, 2 * w, 4 * w], &[1, 2, 2], outputs)
             }
         }
     }
@@ -183,7 +190,7 @@ fn learn(what: &'static str, common: &CommonArgs, steps: usize, wanted: &Wanted)
             ("attack", format!("{attack:?}")),
         ],
     );
-    let mut dict = task.train(
+    let trained = task.train(
         &plan,
         initial.clone(),
         |training, dict| Ok(build(architecture, training, dict, &unet)?),
@@ -201,6 +208,7 @@ fn learn(what: &'static str, common: &CommonArgs, steps: usize, wanted: &Wanted)
             meaning.loss(outputs.candle(), data, chosen)
         },
     )?;
+    let mut dict = trained.weights;
     let meaning = meaning.finish(&mut dict, layout.head());
     if common.half {
         train::round_to_half(&mut dict);
@@ -251,6 +259,7 @@ fn learn(what: &'static str, common: &CommonArgs, steps: usize, wanted: &Wanted)
     task.finish(&Finished {
         architecture,
         dict,
+        cost: trained.cost,
         found,
         labels,
         further,

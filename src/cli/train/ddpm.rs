@@ -8,12 +8,20 @@ use crate::cli::progress::Bar;
 use crate::diffusion::{Betas, Sampling, Schedule, sample, spaced};
 use crate::nets::{Architecture, Unet, UnetConfig};
 use crate::tensor::{Array, cpu::Cpu};
-use crate::train::{self, UnetLayout, denoising};
+use crate::train::{self, Reader, Split, UnetLayout, denoising, readable};
+use crate::weights::Registry;
 
 /// Steps of the full schedule, as in the public code.
 const STEPS: usize = 1000;
-/// Decay of the average of the weights.
-const AVERAGE: f64 = 0.995;
+
+/// Levels of at most this size have attention.
+const ATTENTION: usize = 8;
+/// Channels of an attention head, as [`UnetConfig`] has it.
+const HEAD: usize = 64;
+/// Held-out images on which the error of the noise is measured.
+const JUDGED: usize = 512;
+/// A character that the reader gives more than this probability counts as readable.
+const SURE: f64 = 0.8;
 
 #[derive(Args)]
 pub struct DdpmArgs {
@@ -22,55 +30,144 @@ pub struct DdpmArgs {
     /// Channels of the first level: a multiple of 32
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(32..=512))]
     width: u16,
+    /// Widths of the levels as multiples of the first, from the finest to the coarsest
+    #[arg(long, value_name = "LIST", default_value = "1,2,2", value_delimiter = ',',
+          value_parser = clap::value_parser!(u8).range(1..=8))]
+    levels: Vec<u8>,
+    /// Steps with a higher ratio of signal to noise than this count less, as this over the ratio (min-SNR); `inf` for
+    /// equal weights
+    #[arg(long, value_name = "RATIO", default_value_t = 5.0, value_parser = cap)]
+    snr_cap: f64,
+    /// Decay of the average of the weights, which is the result
+    #[arg(long, value_name = "DECAY", default_value_t = 0.995, value_parser = decay)]
+    average: f64,
     /// Images of the grid FILE.png of samples that is written beside the weights
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     samples: u16,
     /// Steps that these samples take
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     sample_steps: u16,
+    /// An attribute encoder (name or model card) that judges the samples: how many of them it can read
+    #[arg(long, value_name = "CARD")]
+    reader: Option<String>,
+}
+
+fn cap(text: &str) -> Result<f64, String> {
+    match text {
+        "inf" => Ok(f64::INFINITY),
+        _ => super::positive(text),
+    }
+}
+
+fn decay(text: &str) -> Result<f64, String> {
+    let value = super::not_negative(text)?;
+    match value < 1.0 {
+        true => Ok(value),
+        false => Err("it must be below 1".into()),
+    }
+}
+
+impl DdpmArgs {
+    /// The layout of the network for images of a size.
+    fn layout(&self, size: usize) -> Result<UnetLayout> {
+        let (width, count) = (usize::from(self.width), self.levels.len());
+        let wrong = |message: String| Err(super::UsageError(message).into());
+        if !width.is_multiple_of(32) {
+            return wrong(format!("--width {width}: it must be a multiple of 32"));
+        }
+        let least = 1 << (count - 1);
+        if !size.is_multiple_of(least) {
+            return wrong(format!(
+                "--data: images of {size}x{size}; a UNet of {count} levels needs multiples of {least}"
+            ));
+        }
+        let factors: Vec<usize> = self.levels.iter().map(|&f| usize::from(f)).collect();
+        let attention: Vec<usize> = (0..count)
+            .filter(|level| size >> level <= ATTENTION)
+            .collect();
+        // The middle of the network has attention whatever its size.
+        let attended = attention.iter().copied().chain([count - 1]);
+        if let Some(level) = { attended }.find(|&l| !(width * factors[l]).is_multiple_of(HEAD)) {
+            let channels = width * factors[level];
+            return wrong(format!(
+                "--levels: level {level} has attention and {channels} channels; it needs a multiple of {HEAD}"
+            ));
+        }
+        Ok(UnetLayout {
+            channels: 3,
+            width,
+            factors,
+            blocks: 1,
+            attention,
+        })
+    }
+
+    /// The encoder that judges the samples, read before hours of training.
+    fn open_reader(&self) -> Result<Option<Reader<Cpu>>> {
+        let Some(name) = &self.reader else {
+            return Ok(None);
+        };
+        let registry = Registry::open()?;
+        let card = registry.card(name).context("--reader")?;
+        let dict = registry.load(&card).context("--reader")?.dict;
+        let reader = Reader::new(&Cpu, card.architecture, &dict);
+        Ok(Some(reader.with_context(|| format!("--reader {name}"))?))
+    }
 }
 
 pub fn run(args: &DdpmArgs) -> Result<()> {
-    if !args.width.is_multiple_of(32) {
-        let width = args.width;
-        return Err(
-            super::UsageError(format!("--width {width}: it must be a multiple of 32")).into(),
-        );
-    }
+    let reader = args.open_reader()?;
     let task = Task::new("ddpm", &args.common, 1500, |_| true)?;
     let data = &task.data;
-    if data.size % 4 != 0 {
-        let size = data.size;
-        let message =
-            format!("--data: images of {size}x{size}; a UNet of three levels needs multiples of 4");
-        return Err(super::UsageError(message).into());
-    }
     let schedule = Schedule::new(Betas::Cosine, STEPS)?;
-    let layout = UnetLayout {
-        channels: 3,
-        width: usize::from(args.width),
-        factors: vec![1, 2, 2],
-        blocks: 1,
-        attention: vec![2],
-    };
-    let mut dict = task.train(
-        &task.plan(Some(AVERAGE), &[("width", args.width.to_string())]),
+    let layout = args.layout(data.size)?;
+    let options = [
+        ("width", args.width.to_string()),
+        ("levels", format!("{:?}", args.levels)),
+        ("snr_cap", args.snr_cap.to_string()),
+    ];
+    let trained = task.train(
+        &task.plan(Some(args.average), &options),
         layout.initial(args.common.seed),
         |training, dict| Ok(Unet::new(training, dict, UnetConfig::default())?),
         |training, net, chosen, step| {
             let clean = data.batch(chosen);
             let draw = denoising::Draw::new(&schedule, &clean.shape, args.common.seed, step as u64);
-            denoising::loss(training, net, &schedule, &clean, &draw)
+            denoising::loss(training, net, &schedule, &clean, &draw, args.snr_cap)
         },
     )?;
+    let mut dict = trained.weights;
     if args.common.half {
         train::round_to_half(&mut dict);
     }
-    draw_samples(args, &schedule, &dict, data.size)?;
+    let net = Unet::new(&Cpu, &dict, UnetConfig::default())?;
+    let mut found = Vec::new();
+    let mut judged = task.held_out(Split::Test, |_| true);
+    judged.truncate(JUDGED);
+    if !judged.is_empty() {
+        let errors = judged.chunks(64).enumerate().map(|(part, items)| {
+            let clean = data.batch(items);
+            let draw = denoising::Draw::new(&schedule, &clean.shape, args.common.seed, part as u64);
+            let error = denoising::error(&Cpu, &net, &schedule, &clean, &draw)?;
+            Ok(error * items.len() as f64)
+        });
+        let sum: f64 = errors.sum::<Result<f64>>()?;
+        found.push(("test noise error".to_owned(), sum / judged.len() as f64));
+    }
+    let samples = draw_samples(args, &schedule, &net, data.size)?;
+    if let Some(reader) = &reader {
+        let share = readable(&reader.read(&Cpu, &samples)?, SURE);
+        found.push(("readable samples".to_owned(), share));
+        if !judged.is_empty() {
+            let share = readable(&reader.read(&Cpu, &data.batch(&judged))?, SURE);
+            found.push(("readable test images".to_owned(), share));
+        }
+    }
     task.finish(&Finished {
         architecture: Architecture::Unet,
         dict,
-        found: Vec::new(),
+        cost: trained.cost,
+        found,
         labels: Vec::new(),
         further: format!(
             "role = \"denoiser\"\ndiffusion = {{ schedule = \"{}\", steps = {STEPS} }}\n",
@@ -79,14 +176,13 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
     })
 }
 
-/// Writes a grid of samples beside the weights.
+/// Writes a grid of samples beside the weights, and returns them.
 fn draw_samples(
     args: &DdpmArgs,
     schedule: &Schedule,
-    dict: &crate::tensor::StateDict,
+    net: &Unet<Cpu>,
     size: usize,
-) -> Result<()> {
-    let net = Unet::new(&Cpu, dict, UnetConfig::default())?;
+) -> Result<Array> {
     let short = schedule.respaced(&spaced(STEPS, &args.sample_steps.to_string())?)?;
     let what = Sampling {
         count: usize::from(args.samples),
@@ -96,7 +192,7 @@ fn draw_samples(
         batch: 16,
     };
     let mut bar = Bar::new(args.common.quiet);
-    let images = sample(&Cpu, &net, &short, what, |done, total| {
+    let images = sample(&Cpu, net, &short, what, |done, total| {
         bar.update("steps of samples", done, total)
     })?;
     bar.finish();
@@ -109,7 +205,8 @@ fn draw_samples(
         height as u32,
         image::ColorType::Rgb8,
     )
-    .with_context(|| path.display().to_string())
+    .with_context(|| path.display().to_string())?;
+    Ok(images)
 }
 
 /// Images from −1 to 1 side by side, about as many rows as columns.
@@ -122,12 +219,9 @@ fn grid(images: &Array) -> (usize, usize, Vec<u8>) {
     let mut pixels = vec![128u8; width * height * 3];
     for (i, image) in images.data.chunks(3 * area).enumerate() {
         let (left, top) = (i % columns * cell, i / columns * cell);
-        for at in 0..area {
-            let to = ((top + at / size) * width + left + at % size) * 3;
-            for c in 0..3 {
-                pixels[to + c] =
-                    ((image[c * area + at].clamp(-1.0, 1.0) + 1.0) * 127.5).round() as u8;
-            }
+        for (row, line) in train::to_pixels(image).chunks(3 * size).enumerate() {
+            let to = ((top + row) * width + left) * 3;
+            pixels[to..to + line.len()].copy_from_slice(line);
         }
     }
     (width, height, pixels)

@@ -7,7 +7,6 @@ mod ddpm;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -18,7 +17,7 @@ use super::progress::Bar;
 use crate::nets::Architecture;
 use crate::tensor::StateDict;
 use crate::tensor::candle::Training;
-use crate::train::{self, AdamW, Data, Plan, Split, TrainError};
+use crate::train::{self, AdamW, Cost, Data, Plan, Split, TrainError, Trained};
 
 /// Trains a small network on a folder that `foil glyphs render` wrote.
 #[derive(Args)]
@@ -132,7 +131,6 @@ struct Task<'a> {
     data: Data,
     /// Images to learn from.
     items: Vec<usize>,
-    started: Instant,
     steps: usize,
 }
 
@@ -140,6 +138,7 @@ struct Task<'a> {
 struct Finished {
     architecture: Architecture,
     dict: StateDict,
+    cost: Cost,
     /// Measured on held-out images, by name.
     found: Vec<(String, f64)>,
     labels: Vec<String>,
@@ -166,7 +165,6 @@ impl<'a> Task<'a> {
                 UsageError(format!("--out: there is no folder {}", folder.display())).into(),
             );
         }
-        let started = Instant::now();
         let data = Data::read(&args.data)?;
         let mut items = data.split(Split::Train);
         items.retain(|&i| keep(&data.rows[i]));
@@ -175,7 +173,6 @@ impl<'a> Task<'a> {
             what,
             data,
             items,
-            started,
             steps: args.steps.map_or(steps, |s| s as usize),
         })
     }
@@ -191,6 +188,7 @@ impl<'a> Task<'a> {
         let mut all = BTreeMap::from([
             ("what".to_owned(), self.what.to_owned()),
             ("images".to_owned(), self.items.len().to_string()),
+            ("data".to_owned(), self.data.sha256.clone()),
         ]);
         all.extend(
             options
@@ -223,10 +221,10 @@ impl<'a> Task<'a> {
         initial: StateDict,
         build: impl Fn(&Training, &StateDict) -> Result<N, TrainError>,
         loss: impl Fn(&Training, &N, &[usize], usize) -> Result<candle_core::Tensor, TrainError>,
-    ) -> Result<StateDict> {
+    ) -> Result<Trained> {
         let mut bar = Bar::new(self.args.quiet);
         let mut smooth: Option<f32> = None;
-        let dict = train::run(
+        let trained = train::run(
             plan,
             initial,
             self.items.len(),
@@ -243,13 +241,12 @@ impl<'a> Task<'a> {
             },
         )?;
         bar.finish();
-        Ok(dict)
+        Ok(trained)
     }
 
     /// Writes weights and card, removes the checkpoint and says what was found.
     fn finish(&self, finished: &Finished) -> Result<()> {
-        let seconds = self.started.elapsed().as_secs_f64();
-        let sha = card::write(self, finished, seconds)?;
+        let sha = card::write(self, finished)?;
         let _ = std::fs::remove_file(checkpoint(&self.args.out));
         let out = self.args.out.display().to_string();
         let architecture = finished.architecture;
@@ -261,14 +258,16 @@ impl<'a> Task<'a> {
                 .collect();
             let printed = json!({
                 "file": out, "sha256": sha, "architecture": architecture.name(),
-                "steps": self.steps, "seconds": seconds, "results": results,
+                "steps": self.steps, "seconds": finished.cost.seconds,
+                "cpu_seconds": finished.cost.cpu_seconds, "results": results,
             });
             return super::print(&format!("{}\n", serde_json::to_string_pretty(&printed)?));
         }
         super::print(&format!(
-            "{out}: {}, {architecture}, {} steps in {seconds:.0} s; {}\n",
+            "{out}: {}, {architecture}, {} steps in {:.0} s; {}\n",
             self.what,
             self.steps,
+            finished.cost.seconds,
             card::results(&finished.found)
         ))
     }

@@ -1,8 +1,8 @@
 //! Convolution: weights packed once for this machine, and the choice between the ways to compute it.
 //!
 //! Dense convolutions run directly (`direct`) or, 3×3 and 5×5 with stride 1, by Winograd's minimal filtering
-//! (`winograd`); one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take dense ones with long sums (`amx`). The
-//! choice depends on the layer and on the size of one image only, never on the batch: an image gives the same bits in
+//! (`winograd`); one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the other dense ones with
+//! long sums (`amx`). The choice depends on the layer and on the size of one image only, never on the batch: an image gives the same bits in
 //! any company.
 
 use std::sync::OnceLock;
@@ -41,17 +41,30 @@ pub struct Dense {
     pub bias: Buffer,
 }
 
+/// Values of a register and most pixels of a tile on this machine.
+fn register() -> [usize; 2] {
+    const fn of<V: Lanes>() -> [usize; 2] {
+        [V::COUNT, V::PIXELS]
+    }
+    match Isa::detected() {
+        Isa::Portable => of::<Plain>(),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::AmxWritten => of::<Avx>(),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 | Isa::Amx => of::<Avx512>(),
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => of::<Plain>(),
+    }
+}
+
 /// Output channels of a block on this machine.
 pub fn block() -> usize {
-    2 * match Isa::detected() {
-        Isa::Portable => Plain::COUNT,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 | Isa::AmxWritten => Avx::COUNT,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 | Isa::Amx => Avx512::COUNT,
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => Plain::COUNT,
-    }
+    2 * register()[0]
+}
+
+/// Most pixels of a tile on this machine.
+pub fn pixels() -> usize {
+    register()[1]
 }
 
 impl Packed {
@@ -203,14 +216,14 @@ pub fn run_into(
         Weights::Depthwise(weights, bias) => {
             depthwise::run(spec, x, shape, out, weights, bias, &output);
         }
+        Weights::Dense(dense) if winograd::applies(spec, out) => {
+            let transformed = once(&conv.winograd, || Ok(winograd::transform(spec, dense)))?;
+            winograd::run(spec, x, shape, out, transformed, &output);
+        }
         #[cfg(target_arch = "x86_64")]
         Weights::Dense(dense) if amx::applies(spec, out) => {
             let tiles = once(&conv.amx, || Ok(amx::Weights::new(spec, dense)))?;
             amx::run(spec, x, shape, out, tiles, &output);
-        }
-        Weights::Dense(dense) if winograd::applies(spec, out) => {
-            let transformed = once(&conv.winograd, || Ok(winograd::transform(spec, dense)))?;
-            winograd::run(spec, x, shape, out, transformed, &output);
         }
         Weights::Dense(dense) => direct::run(spec, x, shape, out, dense, &output),
     }

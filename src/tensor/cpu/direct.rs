@@ -9,20 +9,21 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::conv::{Dense, Output};
+use super::conv::{self, Dense, Output};
 use super::simd::{FlushDenormals, for_each_lanes};
 use super::tile::{self, Ahead, End, Kernels, Place, Run, Start, Tile};
 use super::units::{Unit, units};
 use crate::tensor::{Conv, Padding, Shape};
 
-/// About how many pixels make a row where rows are only a way of counting pixels.
-const FLAT_ROW: usize = 48;
+/// About how many tiles make a row where rows are only a way of counting pixels.
+const FLAT_ROW: usize = 8;
 /// Longest rows whose windows are gathered: with shorter ones the micro-kernel has too few pixels in one go.
 const SHORT_ROW: usize = 8;
 /// Values of the inputs of a band.
 const BAND_VALUES: usize = 48 * 1024;
-/// Taps whose weights are multiplied in one go.
+/// Most taps multiplied in one go, and most weights: more would push the inputs out of the first cache.
 const CHUNK: usize = 256;
+const CHUNK_WEIGHTS: usize = 4096;
 
 /// Convolves `x` into `output`.
 pub fn run(spec: &Conv, x: &[f32], shape: Shape, out: Shape, weights: &Dense, output: &Output<'_>) {
@@ -102,10 +103,13 @@ impl Walk {
             .collect()
         };
         let pixels = out.h * out.w * if flat { out.n } else { 1 };
-        // Rows of equal length: a last one of a few pixels would read all weights for them.
-        let row = pixels
-            .div_ceil(((pixels + FLAT_ROW / 2) / FLAT_ROW).max(1))
-            .max(1);
+        // Rows of about equal length, a last one of a few pixels would read all weights for them; and of whole tiles.
+        let about = FLAT_ROW * conv::pixels();
+        let rows = ((pixels + about / 2) / about).max(1);
+        let row = match rows {
+            1 => pixels.max(1),
+            _ => pixels.div_ceil(rows).next_multiple_of(conv::pixels()),
+        };
         let pixel = if whole || gathers { kh * kw * x.c } else { x.c };
         Self {
             images: if flat { 1 } else { out.n },
@@ -128,7 +132,7 @@ impl Walk {
             },
             input_pixel: if flat { pixel } else { spec.stride * x.c },
             output_image: out.h * out.w,
-            chunks: tile::chunks(runs.into_iter(), CHUNK),
+            chunks: tile::chunks(runs.into_iter(), CHUNK.min(CHUNK_WEIGHTS / block)),
             taps: kh * kw * group_inputs,
             group_inputs,
             group_outputs,

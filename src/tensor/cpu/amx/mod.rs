@@ -16,7 +16,7 @@ use super::elementwise::activate_in_place;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{FlushDenormals, Isa};
 use super::units::{Unit, units};
-use crate::tensor::{Conv, Shape};
+use crate::tensor::{Conv, Padding, Shape};
 
 /// Pixels, and outputs, of a tile.
 const SIDE: usize = 16;
@@ -26,8 +26,12 @@ const DEPTH: usize = 32;
 const BLOCK: usize = 2 * SIDE;
 /// Half words of a tile.
 const TILE: usize = SIDE * DEPTH;
+/// Products of tiles in one go: their weights stay in the first cache while all pixels of a band pass.
+const CHUNK: usize = 8;
+/// Sums of two tiles of pixels and two of outputs.
+const SUMS: usize = 4 * SIDE * SIDE;
 /// Half words of the activations of a band.
-const BAND: usize = 256 * 1024;
+const BAND: usize = 512 * 1024;
 
 /// Eight tiles of 16 rows of 64 bytes.
 pub trait Tiles {
@@ -54,19 +58,21 @@ mod written;
 #[cfg(target_arch = "x86_64")]
 pub use machine::available;
 
-/// Whether a convolution is for the tiles: asked for, dense, of at least a tile of pixels (so no fully connected layer),
-/// and a long sum. Short sums stay in f32. With all of them on tiles MobileNetV2 and EfficientNet-lite were up to five
-/// times over the golden tolerance; with those of 256 products and more one of them still was, 1.4 times; with those of
-/// 512 and more the encoder of bex, 1.7 times.
+/// Whether a convolution that Winograd's way does not suit is for the tiles: asked for, dense, of at least a tile of
+/// pixels (so no fully connected layer), and a long sum. Short sums stay in f32: with all of them on tiles MobileNetV2
+/// and EfficientNet-lite were up to five times over the golden tolerance, with those of 256 products and more one of
+/// them still was, 1.4 times. Winograd's way is exact and as fast.
 #[cfg(target_arch = "x86_64")]
 pub fn applies(spec: &Conv, out: Shape) -> bool {
-    const PRODUCTS: usize = 1024;
+    const PRODUCTS: usize = 512;
     matches!(Isa::detected(), Isa::Amx | Isa::AmxWritten)
         && spec.groups == 1
         && spec.kernel[0] * spec.kernel[1] * spec.inputs >= PRODUCTS
         && spec.inputs >= DEPTH / 2
         && spec.outputs >= SIDE
         && out.h * out.w >= SIDE
+        // Rows of a few strided windows would leave most of a tile empty.
+        && (spec.stride == 1 || spec.kernel == [1, 1] || 4 * out.w >= 3 * SIDE)
 }
 
 /// The two bf16 parts of a number, each rounded to nearest.
@@ -149,25 +155,52 @@ pub fn run(
     output: &Output<'_>,
 ) {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    fn on_machine(plan: &Plan, x: &[f32], weights: &Weights, output: &Output<'_>, unit: &Unit) {
+    fn split_on_machine(plan: &Plan, x: &[f32], image: usize, rows: &Range<usize>) -> Halves {
+        planes(plan, x, image, rows)
+    }
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    fn on_machine(plan: &Plan, x: &Halves, weights: &Weights, output: &Output<'_>, unit: &Unit) {
         band::<machine::Machine>(plan, x, weights, output, unit);
     }
     #[target_feature(enable = "avx2,fma")]
-    fn written(plan: &Plan, x: &[f32], weights: &Weights, output: &Output<'_>, unit: &Unit) {
+    fn split_written(plan: &Plan, x: &[f32], image: usize, rows: &Range<usize>) -> Halves {
+        planes(plan, x, image, rows)
+    }
+    #[target_feature(enable = "avx2,fma")]
+    fn written(plan: &Plan, x: &Halves, weights: &Weights, output: &Output<'_>, unit: &Unit) {
         band::<written::Written>(plan, x, weights, output, unit);
     }
     let plan = Plan::new(spec, shape, out);
-    let isa = Isa::detected();
-    plan.units().into_par_iter().for_each(|unit| {
+    let tiles = match Isa::detected() {
+        Isa::Amx => true,
+        Isa::AmxWritten => false,
+        other => unreachable!("{} has no tiles", other.key()),
+    };
+    let units = plan.units();
+    // Blocks of outputs of one band share its planes.
+    let bands: Vec<&[Unit]> = units
+        .chunk_by(|a, b| a.image == b.image && a.rows == b.rows)
+        .collect();
+    bands.into_par_iter().for_each(|band| {
         let _flush = FlushDenormals::on();
+        let (image, rows) = (band[0].image, &band[0].rows);
         // SAFETY: each way is only taken where its instruction set was detected.
-        unsafe {
-            match isa {
-                Isa::Amx => on_machine(&plan, x, weights, output, &unit),
-                Isa::AmxWritten => written(&plan, x, weights, output, &unit),
-                other => unreachable!("{} has no tiles", other.key()),
+        let planes = unsafe {
+            match tiles {
+                true => split_on_machine(&plan, x, image, rows),
+                false => split_written(&plan, x, image, rows),
             }
-        }
+        };
+        band.par_iter().for_each(|unit| {
+            let _flush = FlushDenormals::on();
+            // SAFETY: as above.
+            unsafe {
+                match tiles {
+                    true => on_machine(&plan, &planes, weights, output, unit),
+                    false => written(&plan, &planes, weights, output, unit),
+                }
+            }
+        });
     });
 }
 
@@ -175,7 +208,18 @@ pub fn run(
 struct Plan<'a> {
     spec: &'a Conv,
     shape: Shape,
-    out: Shape,
+    /// Images, rows and columns of outputs. Small images under a 1×1 window are the rows of a single one: tiles then hold
+    /// pixels of several of them, and each weight that was fetched serves several.
+    images: usize,
+    rows: usize,
+    columns: usize,
+    /// Output pixels of an image and of its rows.
+    image: usize,
+    row: usize,
+    /// A 1×1 window without a border: only the pixels below outputs are split.
+    point: bool,
+    /// Distance between windows in the planes.
+    stride: usize,
     /// Pixels of a bordered row.
     width: usize,
     /// 32-input steps.
@@ -185,50 +229,78 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(spec: &'a Conv, shape: Shape, out: Shape) -> Self {
+        let steps = spec.inputs.div_ceil(DEPTH);
+        let image = out.h * out.w;
+        let point = spec.kernel == [1, 1] && spec.padding == Padding::default();
+        let small = point && 2 * image * steps * DEPTH <= BAND;
+        let [images, rows, columns] = match small {
+            true => [1, out.n, image],
+            false => [out.n, out.h, out.w],
+        };
         Self {
             spec,
             shape,
-            out,
-            width: shape.w + spec.padding.left + spec.padding.right,
-            steps: spec.inputs.div_ceil(DEPTH),
+            images,
+            rows,
+            columns,
+            image,
+            row: out.w,
+            point,
+            stride: if point { 1 } else { spec.stride },
+            width: match point {
+                true => columns,
+                false => shape.w + spec.padding.left + spec.padding.right,
+            },
+            steps,
             blocks: spec.outputs.div_ceil(BLOCK),
         }
     }
 
     fn units(&self) -> Vec<Unit> {
-        let row = self.spec.stride * self.width * self.steps * DEPTH * 2;
-        units(self.out.n, self.out.h, self.out.w, BAND / row, self.blocks)
+        let row = self.stride * self.width * self.steps * DEPTH * 2;
+        units(
+            self.images,
+            self.rows,
+            self.columns,
+            BAND / row,
+            self.blocks,
+        )
     }
 
     /// Bordered pixels of a band of output rows, and those that the last tiles read beyond them.
     fn pixels(&self, rows: usize) -> usize {
-        let inputs = (rows - 1) * self.spec.stride + self.spec.kernel[0];
-        inputs * self.width + 2 * SIDE * self.spec.stride
+        let inputs = (rows - 1) * self.stride + self.spec.kernel[0];
+        inputs * self.width + 2 * SIDE * self.stride
+    }
+
+    /// First input of bordered pixel `at` of a band of an image, if it is inside.
+    #[inline(always)]
+    fn source(&self, image: usize, rows: &Range<usize>, at: usize) -> Option<usize> {
+        let Self { spec, shape, .. } = *self;
+        if self.point {
+            let pixel = (image * self.rows + rows.start) * self.columns + at;
+            let (image, within) = (pixel / self.image, pixel % self.image);
+            let [y, x] = [within / self.row, within % self.row].map(|at| at * spec.stride);
+            return (image < shape.n).then_some(((image * shape.h + y) * shape.w + x) * shape.c);
+        }
+        let y = (rows.start * spec.stride + at / self.width).checked_sub(spec.padding.top)?;
+        let x = (at % self.width).checked_sub(spec.padding.left)?;
+        let inside = y < shape.h && x < shape.w;
+        inside.then_some(((image * shape.h + y) * shape.w + x) * shape.c)
     }
 }
 
 /// The bordered rows of a band, split: `[high, low][step][pixel][32]`.
 #[inline(always)]
-fn planes(plan: &Plan<'_>, image: &[f32], rows: &Range<usize>) -> Halves {
-    let Plan {
-        spec,
-        shape,
-        width,
-        steps,
-        ..
-    } = *plan;
-    let pixels = plan.pixels(rows.len());
+fn planes(plan: &Plan<'_>, x: &[f32], image: usize, rows: &Range<usize>) -> Halves {
+    let (steps, pixels) = (plan.steps, plan.pixels(rows.len()));
     let plane = steps * pixels * DEPTH;
     let mut planes = Halves::take(2 * plane);
     let (high, low) = planes.get_mut()[..2 * plane].split_at_mut(plane);
     for pixel in 0..pixels {
-        let row = (rows.start * spec.stride + pixel / width).checked_sub(spec.padding.top);
-        let column = (pixel % width).checked_sub(spec.padding.left);
-        let inside = match (row, column) {
-            (Some(y), Some(x)) if y < shape.h && x < shape.w => {
-                &image[(y * shape.w + x) * shape.c..][..shape.c]
-            }
-            _ => &[],
+        let inside = match plan.source(image, rows, pixel) {
+            Some(at) => &x[at..at + plan.shape.c],
+            None => &[],
         };
         for step in 0..steps {
             let at = (step * pixels + pixel) * DEPTH;
@@ -246,95 +318,106 @@ fn planes(plan: &Plan<'_>, image: &[f32], rows: &Range<usize>) -> Halves {
 }
 
 #[inline(always)]
-fn band<T: Tiles>(plan: &Plan<'_>, x: &[f32], weights: &Weights, output: &Output<'_>, unit: &Unit) {
+fn band<T: Tiles>(
+    plan: &Plan<'_>,
+    planes: &Halves,
+    weights: &Weights,
+    output: &Output<'_>,
+    unit: &Unit,
+) {
     let Plan {
         spec,
-        shape,
-        out,
+        columns,
+        stride,
         width,
         steps,
         ..
     } = *plan;
     let [kh, kw] = spec.kernel;
-    let image = &x[unit.image * shape.image()..(unit.image + 1) * shape.image()];
-    let planes = planes(plan, image, &unit.rows);
     let pixels = plan.pixels(unit.rows.len());
     let (planes, plane) = (planes.get(), steps * pixels * DEPTH);
     let tap_tiles = steps * 4 * TILE;
     let mut tiles = T::new();
     // With stride 1 the rows of a band are one long row of bordered pixels, of which a few are thrown away.
-    let (lines, length) = if spec.stride == 1 {
-        (1, (unit.rows.len() - 1) * width + out.w)
+    let (lines, length) = if stride == 1 {
+        (1, (unit.rows.len() - 1) * width + columns)
     } else {
-        (unit.rows.len(), out.w)
+        (unit.rows.len(), columns)
     };
-    let mut sums = [[0.0f32; SIDE * SIDE]; 4];
+    let products = kh * kw * steps;
+    let groups = length.div_ceil(2 * SIDE);
+    let mut sums = Buffer::take(lines * groups * SUMS);
     for block in unit.blocks.clone() {
         let packed =
             &weights.tiles.get()[block * kh * kw * tap_tiles..(block + 1) * kh * kw * tap_tiles];
-        for line in 0..lines {
-            for first in (0..length).step_by(2 * SIDE) {
-                for tile in 0..4 {
-                    tiles.zero(tile);
-                }
-                let corner = (line * width + first) * spec.stride;
-                for tap in 0..kh * kw {
-                    let pixel = corner + tap / kw * width + tap % kw;
-                    for step in 0..steps {
-                        let at = (step * pixels + pixel) * DEPTH;
-                        let next = at + SIDE * spec.stride * DEPTH;
-                        assert!(
-                            next + SIDE * spec.stride * DEPTH - (spec.stride - 1) * DEPTH <= plane
-                        );
-                        let b = &packed[tap * tap_tiles + step * 4 * TILE..][..4 * TILE];
-                        // SAFETY: the last pixel of both tiles is inside the plane (checked above), and the four
-                        // weight tiles inside `b`.
-                        unsafe {
-                            let (high, low) = (planes.as_ptr(), planes.as_ptr().add(plane));
-                            let weights = |tile: usize| b.as_ptr().add(tile * TILE);
-                            let stride = spec.stride * DEPTH;
-                            // high · high
-                            tiles.load(4, high.add(at), stride);
-                            tiles.load(5, high.add(next), stride);
-                            tiles.load(6, weights(0), DEPTH);
-                            tiles.load(7, weights(1), DEPTH);
-                            quad(&mut tiles);
-                            // high · low
-                            tiles.load(6, weights(2), DEPTH);
-                            tiles.load(7, weights(3), DEPTH);
-                            quad(&mut tiles);
-                            // low · high
-                            tiles.load(4, low.add(at), stride);
-                            tiles.load(5, low.add(next), stride);
-                            tiles.load(6, weights(0), DEPTH);
-                            tiles.load(7, weights(1), DEPTH);
-                            quad(&mut tiles);
-                        }
+        for chunk in (0..products).step_by(CHUNK) {
+            for (group, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
+                let (line, first) = (group / groups, group % groups * 2 * SIDE);
+                for (tile, sums) in sums.chunks_exact(SIDE * SIDE).enumerate() {
+                    match chunk {
+                        0 => tiles.zero(tile),
+                        // SAFETY: 16 rows of 16 values, as wide as 32 half words.
+                        _ => unsafe { tiles.load(tile, sums.as_ptr().cast(), DEPTH) },
                     }
                 }
-                for (tile, sums) in sums.iter_mut().enumerate() {
+                let corner = (line * width + first) * stride;
+                for product in chunk..(chunk + CHUNK).min(products) {
+                    let (tap, step) = (product / steps, product % steps);
+                    let pixel = corner + tap / kw * width + tap % kw;
+                    let at = (step * pixels + pixel) * DEPTH;
+                    let next = at + SIDE * stride * DEPTH;
+                    assert!(next + SIDE * stride * DEPTH - (stride - 1) * DEPTH <= plane);
+                    let b = &packed[product * 4 * TILE..][..4 * TILE];
+                    // SAFETY: the last pixel of both tiles is inside the plane (checked above), and the four
+                    // weight tiles inside `b`.
+                    unsafe {
+                        let (high, low) = (planes.as_ptr(), planes.as_ptr().add(plane));
+                        let weights = |tile: usize| b.as_ptr().add(tile * TILE);
+                        let stride = stride * DEPTH;
+                        // high · high
+                        tiles.load(4, high.add(at), stride);
+                        tiles.load(5, high.add(next), stride);
+                        tiles.load(6, weights(0), DEPTH);
+                        tiles.load(7, weights(1), DEPTH);
+                        quad(&mut tiles);
+                        // high · low
+                        tiles.load(6, weights(2), DEPTH);
+                        tiles.load(7, weights(3), DEPTH);
+                        quad(&mut tiles);
+                        // low · high
+                        tiles.load(4, low.add(at), stride);
+                        tiles.load(5, low.add(next), stride);
+                        tiles.load(6, weights(0), DEPTH);
+                        tiles.load(7, weights(1), DEPTH);
+                        quad(&mut tiles);
+                    }
+                }
+                for (tile, sums) in sums.chunks_exact_mut(SIDE * SIDE).enumerate() {
                     // SAFETY: 256 values.
                     unsafe { tiles.store(tile, sums.as_mut_ptr()) };
                 }
-                for pixel in 0..(2 * SIDE).min(length - first) {
-                    let (row, column) = if spec.stride == 1 {
-                        ((first + pixel) / width, (first + pixel) % width)
-                    } else {
-                        (line, first + pixel)
-                    };
-                    if column < out.w {
-                        let row = unit.image * out.h + unit.rows.start + row;
-                        let from = [&sums[pixel / SIDE * 2], &sums[pixel / SIDE * 2 + 1]];
-                        finish(
-                            plan,
-                            weights,
-                            output,
-                            from,
-                            pixel % SIDE,
-                            row * out.w + column,
-                            block,
-                        );
-                    }
+            }
+        }
+        for (group, sums) in sums.chunks_exact(SUMS).enumerate() {
+            let (line, first) = (group / groups, group % groups * 2 * SIDE);
+            for pixel in 0..(2 * SIDE).min(length - first) {
+                let (row, column) = if stride == 1 {
+                    ((first + pixel) / width, (first + pixel) % width)
+                } else {
+                    (line, first + pixel)
+                };
+                if column < columns {
+                    let row = unit.image * plan.rows + unit.rows.start + row;
+                    let from = &sums[pixel / SIDE * 2 * SIDE * SIDE..][..2 * SIDE * SIDE];
+                    finish(
+                        plan,
+                        weights,
+                        output,
+                        from,
+                        pixel % SIDE,
+                        row * columns + column,
+                        block,
+                    );
                 }
             }
         }
@@ -356,13 +439,13 @@ fn finish(
     plan: &Plan<'_>,
     weights: &Weights,
     output: &Output<'_>,
-    from: [&[f32; SIDE * SIDE]; 2],
+    from: &[f32],
     row: usize,
     pixel: usize,
     block: usize,
 ) {
     let outputs = plan.spec.outputs;
-    for (half, from) in from.into_iter().enumerate() {
+    for (half, from) in from.chunks_exact(SIDE * SIDE).enumerate() {
         let channel = block * BLOCK + half * SIDE;
         let Some(left) = outputs.checked_sub(channel).filter(|&left| left > 0) else {
             return;

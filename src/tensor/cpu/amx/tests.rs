@@ -36,6 +36,9 @@ fn convolutions_on_tiles_agree_with_direct_ones() {
     let cases = [
         (Conv::square(32, 32, 3).padding(1), 7, 9),
         (Conv::square(70, 40, 1), 5, 40),
+        (Conv::square(40, 33, 1).stride(2), 7, 5),
+        (Conv::square(600, 33, 1), 40, 40),
+        (Conv::square(300, 33, 3).padding(1), 4, 5),
         (Conv::square(64, 48, 3).stride(2).padding(1), 9, 40),
         (
             Conv {
@@ -82,7 +85,8 @@ fn convolutions_on_tiles_agree_with_direct_ones() {
         let plan = Plan::new(&spec, shape, out);
         let got = compute(&|output| {
             for unit in plan.units() {
-                band::<Written>(&plan, &x, &weights, output, &unit);
+                let planes = planes(&plan, &x, unit.image, &unit.rows);
+                band::<Written>(&plan, &planes, &weights, output, &unit);
             }
         });
         let scale = (spec.inputs * taps) as f32;
