@@ -343,7 +343,7 @@ fn withstood(architecture: Architecture, dict: &StateDict, attack: &Attack) -> f
         .unwrap();
     let net = build(architecture, &Cpu, dict, &unet).unwrap();
     let logits = net.predict(&Cpu, &Cpu.upload(&moved).unwrap()).unwrap();
-    let logits = Cpu.download(&logits.logits);
+    let logits = Cpu.download(&logits.logits).unwrap();
     let right = labels.iter().enumerate().filter(|&(i, &label)| {
         let row = logits.row(i);
         (row[1] > row[0]) == (label == 1)

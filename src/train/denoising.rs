@@ -105,7 +105,7 @@ pub fn error<B: Backend>(
         .map(|&t| schedule.steps[t] as f32)
         .collect();
     let output = net.predict(backend, &backend.upload(&noisy)?, &told, None)?;
-    let output = backend.download(&output);
+    let output = backend.download(&output)?;
     let (n, len) = (draw.indices.len(), clean.len() / draw.indices.len().max(1));
     let stride = output.len() / n.max(1);
     let squares = (0..n).flat_map(|i| {
