@@ -146,8 +146,8 @@ fn taps(architecture: Architecture, dict: &StateDict) -> std::result::Result<Vec
     };
     let image = Cpu.upload(&grey([64, 64]))?;
     let taps = network.taps(&Cpu, &image)?;
-    let taps: Result<_, _> = taps.iter().map(|tap| Cpu.download(tap)).collect();
-    Ok(taps?)
+    let taps = taps.iter().map(|tap| Cpu.download(tap));
+    Ok(taps.collect::<std::result::Result<_, _>>()?)
 }
 
 /// The image of the latent vector 0.
@@ -173,6 +173,6 @@ fn fid_features(dict: &StateDict) -> std::result::Result<Vec<Array>, NetError> {
     let network = Inception::new(&Cpu, dict, deepest)?;
     let image = Cpu.upload(&grey([299, 299]))?;
     let features = network.features_at(&Cpu, &image, taps)?;
-    let features: Result<_, _> = features.iter().map(|f| Cpu.download(f)).collect();
-    Ok(features?)
+    let features = features.iter().map(|f| Cpu.download(f));
+    Ok(features.collect::<std::result::Result<_, _>>()?)
 }
