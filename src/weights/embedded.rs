@@ -31,6 +31,7 @@ macro_rules! glyph_networks {
 
 glyph_networks! {
     "glyph_resnet18",
+    "glyph_cnn",
     "glyph_oracle_resnet18",
     "glyph_oracle_cnn",
     "glyph_oracle_convnext",
