@@ -36,6 +36,7 @@ glyph_networks! {
     "glyph_oracle_cnn",
     "glyph_oracle_convnext",
     "glyph_robust",
+    "glyph_encoder",
     "glyph_autoencoder",
     "glyph_autoencoder_even",
     "glyph_autoencoder_odd",
