@@ -1,11 +1,11 @@
 //! The networks of the glyph world that ship inside the program, on glyphs that none of them has seen.
 
-use foil::glyphs::{Atlas, Attributes, Drawing, Model, World, dataset};
+use foil::glyphs::{Atlas, Attributes, Drawing, Embeddings, Generator, Model, World, dataset};
 use foil::nets::{Autoencoder, Classifier, build};
 use foil::tensor::candle::Candle;
 use foil::tensor::{Array, Backend, cpu::Cpu};
 use foil::train::losses::cross_entropy;
-use foil::train::{Attack, to_values};
+use foil::train::{Attack, Reader, Reading, to_values};
 use foil::weights::{Card, Registry, Role};
 
 /// Another seed than those of the images that the networks learnt from, which their cards state.
@@ -104,6 +104,76 @@ fn the_robust_classifier_withstands_twice_as_many_attacks() {
         robust >= 0.3 && robust >= 2.0 * plain,
         "plain {plain}, robust {robust}"
     );
+}
+
+fn right(readings: &[Reading], attributes: &[Attributes]) -> [f64; 2] {
+    let share = |holds: fn(&Reading, &Attributes) -> bool| {
+        let pairs = readings.iter().zip(attributes);
+        pairs.filter(|(r, a)| holds(r, a)).count() as f64 / attributes.len() as f64
+    };
+    [
+        share(|r, a| r.character.0 == a.character),
+        share(|r, a| r.font.0 == a.font),
+    ]
+}
+
+fn reader() -> Reader<Cpu> {
+    let card = card("glyph_encoder");
+    Reader::new(&Cpu, card.architecture, &weights(&card)).unwrap()
+}
+
+#[test]
+fn the_encoder_reads_the_attributes_of_fresh_glyphs() {
+    let (images, attributes) = glyphs(1000);
+    let readings = reader().read(&Cpu, &images).unwrap();
+    let [characters, fonts] = right(&readings, &attributes);
+    assert!(characters >= 0.95 && fonts >= 0.90, "{characters} {fonts}");
+    let truth: Vec<[f32; 5]> = attributes
+        .iter()
+        .map(|a| {
+            [
+                f32::from(u8::from(a.inverse)),
+                a.scale,
+                a.x,
+                a.y,
+                a.rotation,
+            ]
+        })
+        .collect();
+    // A tenth of the range that each of them has.
+    for (k, within) in [0.1, 0.05, 0.18, 0.18, 0.12].into_iter().enumerate() {
+        let off = readings
+            .iter()
+            .zip(&truth)
+            .map(|(r, t)| (r.numbers[k] - t[k]).abs());
+        let mean = off.sum::<f32>() / truth.len() as f32;
+        assert!(mean <= within, "number {k}: {mean}");
+    }
+}
+
+#[test]
+fn the_encoder_reads_back_what_the_generator_draws() {
+    let (_, attributes) = glyphs(400);
+    let atlas = Atlas::embedded().unwrap();
+    let embeddings = Embeddings::new(&atlas);
+    let generator = Generator::new(&atlas, &embeddings).unwrap();
+    let latents: Vec<_> = attributes
+        .iter()
+        .map(|a| embeddings.latent(a).unwrap())
+        .collect();
+    let drawn = generator.forward(&latents, 32).unwrap();
+    let mut images = Array::zeros([latents.len(), 3, 32, 32]);
+    for (image, grey) in images
+        .data
+        .chunks_exact_mut(3 * 1024)
+        .zip(drawn.chunks_exact(1024))
+    {
+        for (at, value) in image.iter_mut().enumerate() {
+            *value = 2.0 * grey[at % 1024] - 1.0;
+        }
+    }
+    let [characters, fonts] = right(&reader().read(&Cpu, &images).unwrap(), &attributes);
+    assert!(characters >= 0.90 && fonts >= 0.80, "{characters} {fonts}");
 }
 
 #[test]

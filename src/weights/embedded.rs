@@ -31,10 +31,12 @@ macro_rules! glyph_networks {
 
 glyph_networks! {
     "glyph_resnet18",
+    "glyph_cnn",
     "glyph_oracle_resnet18",
     "glyph_oracle_cnn",
     "glyph_oracle_convnext",
     "glyph_robust",
+    "glyph_encoder",
     "glyph_autoencoder",
     "glyph_autoencoder_even",
     "glyph_autoencoder_odd",
