@@ -34,6 +34,10 @@ pub struct DdpmArgs {
     #[arg(long, value_name = "LIST", default_value = "1,2,2", value_delimiter = ',',
           value_parser = clap::value_parser!(u8).range(1..=8))]
     levels: Vec<u8>,
+    /// Groups of channels that a norm takes together (default: groups of 4). guided-diffusion always has 32; narrow
+    /// networks lose the brightness of a channel that is a group of its own
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    groups: Option<u16>,
     /// Steps with a higher ratio of signal to noise than this count less, as this over the ratio (min-SNR); `inf` for
     /// equal weights
     #[arg(long, value_name = "RATIO", default_value_t = 5.0, value_parser = cap)]
@@ -102,6 +106,19 @@ impl DdpmArgs {
         })
     }
 
+    /// What the weights do not say.
+    fn config(&self) -> Result<UnetConfig> {
+        let groups = self.groups.map_or(usize::from(self.width) / 4, usize::from);
+        if !usize::from(self.width).is_multiple_of(groups) {
+            let message = format!("--groups {groups}: it must divide --width {}", self.width);
+            return Err(super::UsageError(message).into());
+        }
+        Ok(UnetConfig {
+            num_groups: groups,
+            ..UnetConfig::default()
+        })
+    }
+
     /// The encoder that judges the samples, read before hours of training.
     fn open_reader(&self) -> Result<Option<Reader<Cpu>>> {
         let Some(name) = &self.reader else {
@@ -121,15 +138,17 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
     let data = &task.data;
     let schedule = Schedule::new(Betas::Cosine, STEPS)?;
     let layout = args.layout(data.size)?;
+    let config = args.config()?;
     let options = [
         ("width", args.width.to_string()),
         ("levels", format!("{:?}", args.levels)),
         ("snr_cap", args.snr_cap.to_string()),
+        ("groups", config.num_groups.to_string()),
     ];
     let trained = task.train(
         &task.plan(Some(args.average), &options),
         layout.initial(args.common.seed),
-        |training, dict| Ok(Unet::new(training, dict, UnetConfig::default())?),
+        |training, dict| Ok(Unet::new(training, dict, config.clone())?),
         |training, net, chosen, step| {
             let clean = data.batch(chosen);
             let draw = denoising::Draw::new(&schedule, &clean.shape, args.common.seed, step as u64);
@@ -140,7 +159,7 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
     if args.common.half {
         train::round_to_half(&mut dict);
     }
-    let net = Unet::new(&Cpu, &dict, UnetConfig::default())?;
+    let net = Unet::new(&Cpu, &dict, config.clone())?;
     let mut found = Vec::new();
     let mut judged = task.held_out(Split::Test, |_| true);
     judged.truncate(JUDGED);
@@ -170,8 +189,9 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
         found,
         labels: Vec::new(),
         further: format!(
-            "role = \"denoiser\"\ndiffusion = {{ schedule = \"{}\", steps = {STEPS} }}\n",
-            Betas::Cosine.name()
+            "role = \"denoiser\"\ndiffusion = {{ schedule = \"{}\", steps = {STEPS} }}\ndenoiser = {{ num_groups = {} }}\n",
+            Betas::Cosine.name(),
+            config.num_groups
         ),
     })
 }
