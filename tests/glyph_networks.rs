@@ -1,7 +1,8 @@
 //! The networks of the glyph world that ship inside the program, on glyphs that none of them has seen.
 
+use foil::diffusion::{Sampling, Schedule, sample, spaced};
 use foil::glyphs::{Atlas, Attributes, Drawing, Embeddings, Generator, Model, World, dataset};
-use foil::nets::{Autoencoder, Classifier, build};
+use foil::nets::{Autoencoder, Classifier, Unet, build};
 use foil::tensor::candle::Candle;
 use foil::tensor::{Array, Backend, cpu::Cpu};
 use foil::train::losses::cross_entropy;
@@ -220,6 +221,90 @@ fn autoencoders_draw_images_of_their_class_again() {
             );
         }
     }
+}
+
+/// How like images (NCHW) are to the glyphs that the encoder takes them for, drawn anew: correlations of their pixels.
+/// Noise may be read with certainty, but is like no glyph.
+fn likeness(images: &Array) -> Vec<f64> {
+    let atlas = Atlas::embedded().unwrap();
+    let readings = reader().read(&Cpu, images).unwrap();
+    let drawing = Drawing::default();
+    let pairs = readings.iter().zip(images.data.chunks(3 * 1024));
+    pairs
+        .map(|(reading, image)| {
+            let [inverse, scale, x, y, rotation] = reading.numbers;
+            let attributes = Attributes {
+                character: reading.character.0,
+                font: reading.font.0,
+                inverse: inverse > 0.5,
+                scale,
+                x,
+                y,
+                rotation,
+            };
+            correlation(
+                &drawing.intensities(&atlas, &attributes).unwrap(),
+                &image[..1024],
+            )
+        })
+        .collect()
+}
+
+fn correlation(a: &[f32], b: &[f32]) -> f64 {
+    let n = a.len() as f64;
+    let mean = |v: &[f32]| v.iter().map(|&v| f64::from(v)).sum::<f64>() / n;
+    let (ma, mb) = (mean(a), mean(b));
+    let product = |a: &[f32], ma: f64, b: &[f32], mb: f64| {
+        let products = a
+            .iter()
+            .zip(b)
+            .map(|(&a, &b)| (f64::from(a) - ma) * (f64::from(b) - mb));
+        products.sum::<f64>()
+    };
+    product(a, ma, b, mb)
+        / (product(a, ma, a, ma) * product(b, mb, b, mb))
+            .sqrt()
+            .max(1e-9)
+}
+
+#[test]
+fn samples_of_the_denoiser_are_letters() {
+    let card = card("glyph_ddpm");
+    let net = Unet::new(&Cpu, &weights(&card), card.denoiser.clone()).unwrap();
+    let diffusion = card.diffusion.unwrap();
+    let full = Schedule::new(diffusion.schedule, diffusion.steps).unwrap();
+    let short = spaced(diffusion.steps, "100").unwrap();
+    let what = Sampling {
+        count: 24,
+        channels: 3,
+        size: 32,
+        seed: SEED,
+        batch: 12,
+    };
+    let short = full.respaced(&short).unwrap();
+    let samples = sample(&Cpu, &net, &short, what, |_, _| {}).unwrap();
+    let (glyphs, _) = glyphs(100);
+    let mut noise = glyphs.clone();
+    for (at, value) in noise.data.iter_mut().enumerate() {
+        *value = ((at * 7919) % 1009) as f32 / 504.5 - 1.0;
+    }
+    let mean = |images: &Array| {
+        let all = likeness(images);
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    let [drawn, real, noise] = [&samples, &glyphs, &noise].map(mean);
+    assert!(
+        drawn >= 0.45 && real >= 0.7 && noise <= 0.1,
+        "{drawn} {real} {noise}"
+    );
+    // Red and green, as those of all glyphs, are equal.
+    let apart: f32 = samples
+        .data
+        .chunks(3 * 1024)
+        .flat_map(|image| (0..1024).map(|i| (image[i] - image[1024 + i]).abs()))
+        .sum();
+    let apart = apart / (24 * 1024) as f32;
+    assert!(apart < 0.1, "red and green are {apart} apart");
 }
 
 /// Numbers on a card are those that its command found, not what somebody wished.
