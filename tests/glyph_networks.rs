@@ -223,50 +223,7 @@ fn autoencoders_draw_images_of_their_class_again() {
     }
 }
 
-/// How like images (NCHW) are to the glyphs that the encoder takes them for, drawn anew: correlations of their pixels.
-/// Noise may be read with certainty, but is like no glyph.
-fn likeness(images: &Array) -> Vec<f64> {
-    let atlas = Atlas::embedded().unwrap();
-    let readings = reader().read(&Cpu, images).unwrap();
-    let drawing = Drawing::default();
-    let pairs = readings.iter().zip(images.data.chunks(3 * 1024));
-    pairs
-        .map(|(reading, image)| {
-            let [inverse, scale, x, y, rotation] = reading.numbers;
-            let attributes = Attributes {
-                character: reading.character.0,
-                font: reading.font.0,
-                inverse: inverse > 0.5,
-                scale,
-                x,
-                y,
-                rotation,
-            };
-            correlation(
-                &drawing.intensities(&atlas, &attributes).unwrap(),
-                &image[..1024],
-            )
-        })
-        .collect()
-}
-
-fn correlation(a: &[f32], b: &[f32]) -> f64 {
-    let n = a.len() as f64;
-    let mean = |v: &[f32]| v.iter().map(|&v| f64::from(v)).sum::<f64>() / n;
-    let (ma, mb) = (mean(a), mean(b));
-    let product = |a: &[f32], ma: f64, b: &[f32], mb: f64| {
-        let products = a
-            .iter()
-            .zip(b)
-            .map(|(&a, &b)| (f64::from(a) - ma) * (f64::from(b) - mb));
-        products.sum::<f64>()
-    };
-    product(a, ma, b, mb)
-        / (product(a, ma, a, ma) * product(b, mb, b, mb))
-            .sqrt()
-            .max(1e-9)
-}
-
+/// The encoder is sure of noise, too; but a sample looks like the glyph it is taken for.
 #[test]
 fn samples_of_the_denoiser_are_letters() {
     let card = card("glyph_ddpm");
@@ -288,8 +245,9 @@ fn samples_of_the_denoiser_are_letters() {
     for (at, value) in noise.data.iter_mut().enumerate() {
         *value = ((at * 7919) % 1009) as f32 / 504.5 - 1.0;
     }
+    let (reader, atlas) = (reader(), Atlas::embedded().unwrap());
     let mean = |images: &Array| {
-        let all = likeness(images);
+        let all = reader.likeness(&Cpu, images, &atlas).unwrap();
         all.iter().sum::<f64>() / all.len() as f64
     };
     let [drawn, real, noise] = [&samples, &glyphs, &noise].map(mean);
