@@ -19,7 +19,7 @@ mod unet;
 
 pub use adamw::AdamW;
 pub use adversary::Attack;
-pub use checkpoint::{Precision, round_to_half, write_weights};
+pub use checkpoint::{Precision, round_to_half, writable, write_weights};
 pub use cost::{Cost, Meter};
 pub use data::{Data, Row, Split, to_pixels, to_values};
 pub use error::TrainError;
