@@ -379,21 +379,18 @@ fn numbers_of_classes_out_of_range_are_named_by_line_and_column() {
 fn an_encoder_is_no_classifier() {
     let folder = world();
     let at = folder.path();
-    std::fs::create_dir(at.join("other")).unwrap();
-    for name in ["000000.png", "000001.png"] {
-        std::fs::copy(
-            at.join("data/images").join(name),
-            at.join("other").join(name),
-        )
-        .unwrap();
+    for (folder, name) in [("one", "000000.png"), ("two", "000001.png")] {
+        std::fs::create_dir(at.join(folder)).unwrap();
+        let image = at.join("data/images").join(name);
+        std::fs::copy(image, at.join(folder).join("a.png")).unwrap();
     }
     for flag in ["--classifier", "--oracle"] {
         let output = foil(at)
             .arg("score")
             .arg("--originals")
-            .arg(at.join("other"))
+            .arg(at.join("one"))
             .arg("--counterfactuals")
-            .arg(at.join("other"))
+            .arg(at.join("two"))
             .args([flag, "glyph_encoder", "--out"])
             .arg(at.join("scores"))
             .output()
