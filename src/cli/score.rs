@@ -16,7 +16,7 @@ use crate::score::{
 };
 use crate::tensor::cpu::Cpu;
 use crate::tensor::{Device, Resize};
-use crate::weights::Registry;
+use crate::weights::{Registry, Role};
 
 /// Scores pairs of originals and counterfactuals.
 #[derive(Args)]
@@ -207,6 +207,11 @@ impl ScoreArgs {
         let mut labels = Labels::default();
         let mut network = |name: &str, keep_labels: bool| -> anyhow::Result<NamedJudge> {
             let card = registry.card(name)?;
+            if card.role != Role::Classifier {
+                let role = card.role.name();
+                let why = format!("{name} is no classifier: the role of its card is {role}");
+                return Err(UsageError(why).into());
+            }
             let loaded = registry.load(&card)?;
             if keep_labels {
                 labels = Labels::new(card.labels.clone());

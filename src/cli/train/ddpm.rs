@@ -6,9 +6,10 @@ use clap::Args;
 use super::{CommonArgs, Finished, Task};
 use crate::cli::progress::Bar;
 use crate::diffusion::{Betas, Sampling, Schedule, sample, spaced};
+use crate::glyphs::Atlas;
 use crate::nets::{Architecture, Unet, UnetConfig};
 use crate::tensor::{Array, cpu::Cpu};
-use crate::train::{self, Reader, Split, UnetLayout, denoising, readable};
+use crate::train::{self, Reader, Split, UnetLayout, denoising};
 use crate::weights::Registry;
 
 /// Steps of the full schedule, as in the public code.
@@ -20,8 +21,6 @@ const ATTENTION: usize = 8;
 const HEAD: usize = 64;
 /// Held-out images on which the error of the noise is measured.
 const JUDGED: usize = 512;
-/// A character that the reader gives more than this probability counts as readable.
-const SURE: f64 = 0.8;
 
 #[derive(Args)]
 pub struct DdpmArgs {
@@ -51,7 +50,8 @@ pub struct DdpmArgs {
     /// Steps that these samples take
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     sample_steps: u16,
-    /// An attribute encoder (name or model card) that judges the samples: how many of them it can read
+    /// An attribute encoder (name or model card) that judges the samples: how like they are to the glyphs it takes them for, drawn
+    /// anew (correlation of pixels)
     #[arg(long, value_name = "CARD")]
     reader: Option<String>,
 }
@@ -175,11 +175,15 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
     }
     let samples = draw_samples(args, &schedule, &net, data.size)?;
     if let Some(reader) = &reader {
-        let share = readable(&reader.read(&Cpu, &samples)?, SURE);
-        found.push(("readable samples".to_owned(), share));
+        let atlas = Atlas::embedded()?;
+        let mean = |images: &Array| -> Result<f64> {
+            let all = reader.likeness(&Cpu, images, &atlas)?;
+            Ok(all.iter().sum::<f64>() / all.len().max(1) as f64)
+        };
+        found.push(("likeness of samples".to_owned(), mean(&samples)?));
         if !judged.is_empty() {
-            let share = readable(&reader.read(&Cpu, &data.batch(&judged))?, SURE);
-            found.push(("readable test images".to_owned(), share));
+            let images = data.batch(&judged);
+            found.push(("likeness of test images".to_owned(), mean(&images)?));
         }
     }
     task.finish(&Finished {
