@@ -3,6 +3,7 @@
 mod conformance;
 mod demo;
 mod devices;
+mod generate;
 mod glyphs;
 mod metric;
 mod progress;
@@ -35,6 +36,8 @@ pub struct Cli {
 enum Command {
     /// Score a folder of image counterfactuals.
     Score(Box<score::ScoreArgs>),
+    /// Make image counterfactuals by guided diffusion.
+    Generate(Box<generate::GenerateArgs>),
     /// Compute one metric on plain arrays.
     Metric(Box<metric::MetricArgs>),
     /// Render images of characters whose causes are all known.
@@ -73,6 +76,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     }
     let done = match &cli.command {
         Command::Score(args) => score::run(args),
+        Command::Generate(args) => generate::run(args).map(|()| true),
         Command::Metric(args) => metric::run(args).map(|()| true),
         Command::Glyphs(args) => glyphs::run(args).map(|()| true),
         Command::Demo(args) => demo::run(args).map(|()| true),

@@ -47,7 +47,7 @@ impl<B: Backend + 'static> Network<B> {
     pub fn look(&self, backend: &B, images: &[&Image]) -> Result<Views, JudgeError> {
         let ready = images
             .iter()
-            .map(|image| prepare(image, &self.preprocessing))
+            .map(|image| self.preprocessing.fit(image))
             .collect::<Result<Vec<Image>, _>>()?;
         let mut rows: Vec<(Vec<f32>, Vec<f32>)> = vec![Default::default(); ready.len()];
         for (size, members) in by_size(&ready) {
@@ -114,29 +114,6 @@ impl<B: Backend + 'static> Network<B> {
         let views = self.look(backend, &[&grey])?;
         let embedding = views.embedding.map_or(0, |e| e.shape[1]);
         Ok([views.logits.shape[1], embedding])
-    }
-}
-
-/// Resizes and crops one image as the card says.
-fn prepare(image: &Image, p: &Preprocessing) -> Result<Image, JudgeError> {
-    let mut image = image.clone();
-    if let Some(resize) = &p.resize {
-        let filter = resize.filter.parse()?;
-        let [height, width] = match resize.size {
-            ResizeTo::Exact(size) => size,
-            // torchvision: the shorter side becomes n, the other is cut to a whole number.
-            ResizeTo::ShorterSide(n) if image.width <= image.height => {
-                [n * image.height / image.width.max(1), n]
-            }
-            ResizeTo::ShorterSide(n) => [n, n * image.width / image.height.max(1)],
-        };
-        if [height, width] != [image.height, image.width] {
-            image = images::resize(&image, width, height, filter);
-        }
-    }
-    match p.crop {
-        Some([height, width]) => Ok(images::center_crop(&image, width, height)?),
-        None => Ok(image),
     }
 }
 

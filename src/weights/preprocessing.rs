@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::images::{self, Image, ImageError};
+
 /// Pillow's resampling filters.
 pub const FILTERS: [&str; 6] = [
     "nearest", "box", "bilinear", "hamming", "bicubic", "lanczos",
@@ -75,6 +77,29 @@ impl Default for Preprocessing {
 }
 
 impl Preprocessing {
+    /// Resizes and crops one image.
+    pub fn fit(&self, image: &Image) -> Result<Image, ImageError> {
+        let mut image = image.clone();
+        if let Some(resize) = &self.resize {
+            let filter = resize.filter.parse()?;
+            let [height, width] = match resize.size {
+                ResizeTo::Exact(size) => size,
+                // torchvision: the shorter side becomes n, the other is cut to a whole number.
+                ResizeTo::ShorterSide(n) if image.width <= image.height => {
+                    [n * image.height / image.width.max(1), n]
+                }
+                ResizeTo::ShorterSide(n) => [n, n * image.width / image.height.max(1)],
+            };
+            if [height, width] != [image.height, image.width] {
+                image = images::resize(&image, width, height, filter);
+            }
+        }
+        match self.crop {
+            Some([height, width]) => images::center_crop(&image, width, height),
+            None => Ok(image),
+        }
+    }
+
     /// Height and width that reach the network, if they do not depend on the image.
     pub fn input_size(&self) -> Option<[usize; 2]> {
         self.crop.or(match self.resize {

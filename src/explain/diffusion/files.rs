@@ -1,0 +1,146 @@
+//! A result: a PNG, and beside it a record of how it was made.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{GenerateError, Result, Task};
+use crate::diffusion::Guided;
+
+/// What was met on the way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Met {
+    /// Smallest, mean and largest angle between the two gradients, in degrees.
+    pub angles: Option<[f64; 3]>,
+    /// Steps with an angle.
+    pub angled: usize,
+    /// Steps that went without guidance, because a gradient was zero or not a number.
+    pub unguided: usize,
+    /// Log-probability of the target in the first and the last step, at what the classifier looked at.
+    pub log_probability: Option<[f64; 2]>,
+}
+
+impl Met {
+    /// Takes note of image `i` of a step.
+    pub fn add(&mut self, step: &Guided, i: usize) {
+        if let Some(angle) = step.angles[i] {
+            let n = self.angled as f64;
+            let [low, mean, high] = self.angles.unwrap_or([angle; 3]);
+            self.angles = Some([
+                low.min(angle),
+                (mean * n + angle) / (n + 1.0),
+                high.max(angle),
+            ]);
+            self.angled += 1;
+        }
+        self.unguided += usize::from(step.without[i]);
+        let now = step.log_probability[i];
+        self.log_probability = Some([self.log_probability.map_or(now, |l| l[0]), now]);
+    }
+}
+
+/// How a counterfactual was made and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub settings: serde_json::Value,
+    /// Name of the original, without extension.
+    pub original: String,
+    pub sample: usize,
+    pub target: usize,
+    /// Class and probability by the classifier, of the original and of the counterfactual as it is stored.
+    pub before: (usize, f64),
+    pub after: (usize, f64),
+    pub target_probability: f64,
+    pub flipped: bool,
+    /// Share of values beyond the range of pixels, which were cut off.
+    pub out_of_range: f64,
+    pub met: Met,
+}
+
+/// Where a result lies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    pub image: PathBuf,
+    record: PathBuf,
+    sample: usize,
+}
+
+/// A result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
+    pub at: Place,
+    pub record: Record,
+}
+
+impl Place {
+    pub fn new(out: &Path, task: &Task, sample: usize, samples: usize) -> Self {
+        let stem = match samples {
+            1 => task.name.clone(),
+            _ => format!("{}.{sample}", task.name),
+        };
+        Self {
+            image: out.join(format!("{stem}.png")),
+            record: out.join(format!("{stem}.json")),
+            sample,
+        }
+    }
+
+    /// The record of an earlier run of the same settings; one of other settings is an error.
+    pub fn earlier(&self, settings: &serde_json::Value, task: &Task) -> Result<Option<Record>> {
+        if !self.image.exists() {
+            return Ok(None);
+        }
+        let Ok(text) = std::fs::read(&self.record) else {
+            return Err(GenerateError::File {
+                path: self.image.clone(),
+                what: "there is an image, but no record of how it was made: name another --out"
+                    .into(),
+            });
+        };
+        let record: Record =
+            serde_json::from_slice(&text).map_err(|error| GenerateError::File {
+                path: self.record.clone(),
+                what: format!("not a record of foil generate: {error}"),
+            })?;
+        let same = record.settings == *settings
+            && (record.sample, record.target) == (self.sample, task.target)
+            && record.original == task.name;
+        match same {
+            true => Ok(Some(record)),
+            false => Err(GenerateError::File {
+                path: self.record.clone(),
+                what: "made with other settings, networks or targets: give the same ones, or another --out"
+                    .into(),
+            }),
+        }
+    }
+
+    /// Writes the record, then the image: an image that is there is whole.
+    pub fn write(&self, pixels: &[u8], size: usize, record: &Record) -> Result<()> {
+        let fail = |path: &Path| {
+            let path = path.to_owned();
+            move |error: String| GenerateError::File {
+                path,
+                what: format!("cannot write: {error}"),
+            }
+        };
+        if let Some(folder) = self.image.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| fail(folder)(e.to_string()))?;
+        }
+        let mut text =
+            serde_json::to_string_pretty(record).map_err(|e| fail(&self.record)(e.to_string()))?;
+        text.push('\n');
+        std::fs::write(&self.record, text).map_err(|e| fail(&self.record)(e.to_string()))?;
+        let half = self.image.with_extension("png.part");
+        image::save_buffer_with_format(
+            &half,
+            pixels,
+            size as u32,
+            size as u32,
+            image::ColorType::Rgb8,
+            image::ImageFormat::Png,
+        )
+        .map_err(|e| fail(&self.image)(e.to_string()))?;
+        std::fs::rename(&half, &self.image).map_err(|e| fail(&self.image)(e.to_string()))
+    }
+}

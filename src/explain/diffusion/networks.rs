@@ -1,0 +1,132 @@
+//! The denoiser and the classifiers of a run, opened from their cards.
+
+use super::{GenerateError, Result};
+use crate::diffusion::{Clean, Fitting, Guide, NoiseAware};
+use crate::images::Image;
+use crate::nets::{Architecture, Unet, UnetEncoder, build};
+use crate::tensor::Resize;
+use crate::tensor::candle::Candle;
+use crate::weights::{Card, Channels, DiffusionConfig, Preprocessing, Registry, Role};
+
+/// Denoiser and classifiers, ready for gradients.
+pub struct Networks {
+    pub unet: Unet<Candle>,
+    pub classifier: Box<dyn Guide>,
+    pub robust: Option<Box<dyn Guide>>,
+    /// Side of the images that the denoiser draws.
+    pub size: usize,
+    /// Class names of the classifier.
+    pub labels: Vec<String>,
+    preprocessing: Preprocessing,
+    diffusion: DiffusionConfig,
+    /// Names and checksums.
+    identity: serde_json::Value,
+}
+
+impl Networks {
+    /// Opens them by name or path of their cards.
+    pub fn open(
+        registry: &Registry,
+        unet: &str,
+        classifier: &str,
+        robust: Option<&str>,
+    ) -> Result<Self> {
+        let wrong = |name: &str, what: &str| GenerateError::Network {
+            name: name.into(),
+            what: what.into(),
+        };
+        let card = registry.card(unet)?;
+        let (Role::Denoiser, Some(diffusion)) = (card.role, card.diffusion) else {
+            let what = "not a denoiser: its card needs role = \"denoiser\" and diffusion = { schedule = \"…\", steps = … }";
+            return Err(wrong(unet, what));
+        };
+        let size = match card.preprocessing.input_size() {
+            Some([h, w]) if h == w => h,
+            _ => {
+                let what =
+                    "its card must say in [preprocessing] to which square size images are brought";
+                return Err(wrong(unet, what));
+            }
+        };
+        let loaded = registry.load(&card)?;
+        let network = Unet::new(&Candle, &loaded.dict, card.denoiser.clone())?;
+        let (classifier_card, classifier_sha, guide) = open(registry, classifier, size)?;
+        let robust = robust.map(|name| open(registry, name, size)).transpose()?;
+        let identity = serde_json::json!({
+            "unet": [card.name, loaded.sha256],
+            "classifier": [classifier_card.name, classifier_sha],
+            "robust": robust.as_ref().map(|(card, sha, _)| [card.name.clone(), sha.clone()]),
+        });
+        Ok(Self {
+            unet: network,
+            classifier: guide,
+            robust: robust.map(|(_, _, guide)| guide),
+            size,
+            labels: classifier_card.labels,
+            preprocessing: card.preprocessing,
+            diffusion,
+            identity,
+        })
+    }
+
+    pub fn diffusion(&self) -> DiffusionConfig {
+        self.diffusion
+    }
+
+    pub fn identity(&self) -> serde_json::Value {
+        self.identity.clone()
+    }
+
+    /// An image as the denoiser's card wants it.
+    pub fn fit(&self, image: &Image) -> Result<Image> {
+        Ok(self.preprocessing.fit(image)?)
+    }
+}
+
+/// A classifier that looks at images of the denoiser, from −1 to 1.
+fn open(registry: &Registry, name: &str, size: usize) -> Result<(Card, String, Box<dyn Guide>)> {
+    let card = registry.card(name)?;
+    if card.role != Role::Classifier {
+        return Err(GenerateError::Network {
+            name: name.into(),
+            what: format!(
+                "not a classifier: the role of its card is {}",
+                card.role.name()
+            ),
+        });
+    }
+    let loaded = registry.load(&card)?;
+    let fitting = fitting(&card.preprocessing, size);
+    let guide: Box<dyn Guide> = match card.architecture {
+        Architecture::UnetEncoder => Box::new(NoiseAware {
+            net: UnetEncoder::new(&Candle, &loaded.dict, card.unet.clone())?,
+            fitting,
+        }),
+        architecture => Box::new(Clean {
+            net: build(architecture, &Candle, &loaded.dict, &card.unet)?,
+            fitting,
+        }),
+    };
+    Ok((card, loaded.sha256, guide))
+}
+
+/// From values −1 to 1 to what a card's preprocessing makes of the pixels: `(127.5 · (x + 1) · scale − mean) / std`.
+/// Images of another size than the network's are resized, with gradients.
+fn fitting(p: &Preprocessing, size: usize) -> Fitting {
+    let order = match p.channels {
+        Channels::Rgb => [0, 1, 2],
+        Channels::Bgr => [2, 1, 0],
+    };
+    let half = 127.5 * p.scale;
+    Fitting {
+        size: p
+            .input_size()
+            .filter(|&[h, w]| [h, w] != [size; 2])
+            .map(|size| (size, Resize::Antialias)),
+        channels: Some((
+            order,
+            p.std.map(|s| half / s),
+            std::array::from_fn(|c| (half - p.mean[c]) / p.std[c]),
+        )),
+    }
+}

@@ -1,0 +1,3 @@
+//! Things that make counterfactuals, one folder per domain.
+
+pub mod diffusion;
