@@ -63,6 +63,14 @@ impl Ahead {
         }
     }
 
+    /// Fetches it now.
+    #[inline(always)]
+    pub fn fetch(self) {
+        for line in 0..self.lines {
+            prefetch(self.from.wrapping_add(line * LINE));
+        }
+    }
+
     /// Where to begin and how many bytes to go on with each of `steps`, so that all lines are fetched on the way: in one
     /// go they would fill the queue of misses, and the products wait behind it. Those that are too many are fetched
     /// here. `near` is fetched where there is nothing to fetch.
@@ -72,9 +80,11 @@ impl Ahead {
             return (near, 0);
         }
         let at_once = self.lines.saturating_sub(steps);
-        for line in 0..at_once {
-            prefetch(self.from.wrapping_add(line * LINE));
-        }
+        let now = Self {
+            lines: at_once,
+            ..self
+        };
+        now.fetch();
         let bytes = (self.lines - at_once) * LINE * size_of::<f32>();
         (
             self.from.wrapping_add(at_once * LINE),
