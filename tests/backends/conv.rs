@@ -154,6 +154,12 @@ pub fn small_windows_with_many_channels<B: Backend>(b: &B) {
             }
         }
     }
+    // Small images whose many weights would be too large for the usual tiles.
+    for (n, side) in [(1, [7, 7]), (2, [8, 7])] {
+        let spec = Conv::square(272, 256, 3).padding(1);
+        let spec = spec.activation(ACTIVATIONS[n]);
+        check(b, spec, [n, side[0], side[1]], true, n == 2);
+    }
 }
 
 /// Sums that are too long to be taken in one go, and those that the fast mode computes otherwise.

@@ -129,7 +129,7 @@ pub fn a_batch_equals_its_images_one_by_one<B: Backend>(b: &B) {
 }
 
 /// The fast algorithm for 3×3 and 5×5 windows and sums in chunks take tiles of several images together; so does the fast
-/// mode, under 1×1 windows. The long windows and the strided ones are its other ways.
+/// mode, under 1×1 windows and on small images. The long windows and the strided ones are its other ways.
 fn convolutions<B: Backend>(b: &B, images: &Array) -> Vec<Vec<u32>> {
     let n = images.shape[0];
     let x = up(b, images);
@@ -138,6 +138,7 @@ fn convolutions<B: Backend>(b: &B, images: &Array) -> Vec<Vec<u32>> {
         Conv::square(544, 40, 3)
             .padding(1)
             .activation(Activation::Relu),
+        Conv::square(544, 128, 3).padding(1),
         Conv::square(544, 24, 5).padding(2),
         Conv::square(544, 24, 1),
         Conv::square(544, 70, 1).stride(2),
@@ -160,22 +161,24 @@ fn convolutions<B: Backend>(b: &B, images: &Array) -> Vec<Vec<u32>> {
 }
 
 pub fn batches_of_1_7_and_64_on_1_and_2_threads_give_the_same_bits<B: Backend>(b: &B) {
-    let images = random("many", [64, 544, 5, 25]);
-    let part = |range: std::ops::Range<usize>| {
-        let size = images.len() / 64;
-        let data = images.data[range.start * size..range.end * size].to_vec();
-        Array::new([range.len(), 544, 5, 25], data).unwrap()
-    };
-    let on = |threads: usize, images: &Array| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        let pool = pool.build().expect("a pool of threads");
-        pool.install(|| convolutions(b, images))
-    };
-    let all = on(2, &images);
-    assert!(all == on(1, &images), "1 thread differs from 2");
-    for threads in [1, 2] {
-        assert!(all[3..10] == on(threads, &part(3..10)), "a batch of 7");
-        assert!(all[63..] == on(threads, &part(63..64)), "a batch of 1");
+    for [h, w] in [[5, 25], [7, 7]] {
+        let images = random("many", [64, 544, h, w]);
+        let part = |range: std::ops::Range<usize>| {
+            let size = images.len() / 64;
+            let data = images.data[range.start * size..range.end * size].to_vec();
+            Array::new([range.len(), 544, h, w], data).unwrap()
+        };
+        let on = |threads: usize, images: &Array| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.build().expect("a pool of threads");
+            pool.install(|| convolutions(b, images))
+        };
+        let all = on(2, &images);
+        assert!(all == on(1, &images), "1 thread differs from 2");
+        for threads in [1, 2] {
+            assert!(all[3..10] == on(threads, &part(3..10)), "a batch of 7");
+            assert!(all[63..] == on(threads, &part(63..64)), "a batch of 1");
+        }
     }
 }
 

@@ -21,8 +21,8 @@ use crate::tensor::{Array, Conv, Shape, TensorError};
 pub struct Packed {
     pub(in crate::tensor) spec: Conv,
     weights: Weights,
-    /// Made when the first image comes whose size it suits.
-    winograd: OnceLock<Dense>,
+    /// Made when the first image comes whose size they suit: for tiles of each size.
+    winograd: [OnceLock<Dense>; 2],
     #[cfg(target_arch = "x86_64")]
     amx: OnceLock<amx::Weights>,
 }
@@ -100,7 +100,7 @@ impl Packed {
         Ok(Self {
             spec,
             weights,
-            winograd: OnceLock::new(),
+            winograd: [const { OnceLock::new() }; 2],
             #[cfg(target_arch = "x86_64")]
             amx: OnceLock::new(),
         })
@@ -173,6 +173,25 @@ pub struct Output<'a> {
 
 // SAFETY: units of work write to disjoint pixels and channels.
 unsafe impl Sync for Output<'_> {}
+
+/// How a dense convolution is computed.
+enum Way {
+    Winograd(winograd::Size),
+    #[cfg(target_arch = "x86_64")]
+    Amx,
+    Direct,
+}
+
+/// The fastest way for a layer and the size of an image. The batch must have no say in it.
+fn way(spec: &Conv, out: Shape) -> Way {
+    match winograd::applies(spec, out) {
+        Some(winograd::Size::Usual) => Way::Winograd(winograd::Size::Usual),
+        #[cfg(target_arch = "x86_64")]
+        _ if amx::applies(spec, out) => Way::Amx,
+        Some(size) => Way::Winograd(size),
+        None => Way::Direct,
+    }
+}
 
 /// Shape of the output for an input of shape `x`.
 pub fn output_shape(x: Shape, spec: &Conv) -> Result<Shape, TensorError> {
@@ -249,16 +268,19 @@ pub fn run_into(
         Weights::Depthwise(weights, bias) => {
             depthwise::run(spec, x, shape, out, weights, bias, &output);
         }
-        Weights::Dense(dense) if winograd::applies(spec, out) => {
-            let transformed = once(&conv.winograd, || Ok(winograd::transform(spec, dense)))?;
-            winograd::run(spec, x, shape, out, transformed, &output);
-        }
-        #[cfg(target_arch = "x86_64")]
-        Weights::Dense(dense) if amx::applies(spec, out) => {
-            let tiles = once(&conv.amx, || Ok(amx::Weights::new(spec, dense)))?;
-            amx::run(spec, x, shape, out, tiles, &output);
-        }
-        Weights::Dense(dense) => direct::run(spec, x, shape, out, dense, &output),
+        Weights::Dense(dense) => match way(spec, out) {
+            Way::Winograd(size) => {
+                let cell = &conv.winograd[size as usize];
+                let transformed = once(cell, || Ok(winograd::transform(spec, dense, size)))?;
+                winograd::run(spec, x, shape, out, size, transformed, &output);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Way::Amx => {
+                let tiles = once(&conv.amx, || Ok(amx::Weights::new(spec, dense)))?;
+                amx::run(spec, x, shape, out, tiles, &output);
+            }
+            Way::Direct => direct::run(spec, x, shape, out, dense, &output),
+        },
     }
     Ok(())
 }

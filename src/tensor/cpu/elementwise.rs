@@ -3,30 +3,13 @@
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::functions::{Single, activated};
+use super::functions::activated;
 use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tensor::Tensor;
 use crate::tensor::{Activation, Shape, TensorError};
 
 /// Values of a piece of work.
 const PIECE: usize = 1 << 13;
-
-/// Applies an activation to each value.
-#[inline(always)]
-pub fn activate_in_place(values: &mut [f32], activation: Activation) {
-    macro_rules! each {
-        ($($kind:ident)*) => {
-            match activation {
-                Activation::None => {}
-                // One loop for each, so that nothing is decided inside.
-                $(Activation::$kind => values
-                    .iter_mut()
-                    .for_each(|v| *v = activated(Single(*v), Activation::$kind).0),)*
-            }
-        };
-    }
-    each!(Relu Relu6 Silu Gelu LeakyRelu Tanh);
-}
 
 for_each_lanes! {
     fn activate_piece(to: &mut [f32], from: &[f32], activation: Activation) => activate_kernel

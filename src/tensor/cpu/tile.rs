@@ -62,6 +62,35 @@ impl Ahead {
             lines: each.min(lines - first),
         }
     }
+
+    /// Fetches it now.
+    #[inline(always)]
+    pub fn fetch(self) {
+        for line in 0..self.lines {
+            prefetch(self.from.wrapping_add(line * LINE));
+        }
+    }
+
+    /// Where to begin and how many bytes to go on with each of `steps`, so that all lines are fetched on the way: in one
+    /// go they would fill the queue of misses, and the products wait behind it. Those that are too many are fetched
+    /// here. `near` is fetched where there is nothing to fetch.
+    #[inline(always)]
+    fn paced(self, steps: usize, near: *const f32) -> (*const f32, usize) {
+        if self.lines == 0 || steps == 0 {
+            return (near, 0);
+        }
+        let at_once = self.lines.saturating_sub(steps);
+        let now = Self {
+            lines: at_once,
+            ..self
+        };
+        now.fetch();
+        let bytes = (self.lines - at_once) * LINE * size_of::<f32>();
+        (
+            self.from.wrapping_add(at_once * LINE),
+            bytes.div_ceil(steps),
+        )
+    }
 }
 
 /// What the sums of a tile begin with.
@@ -208,15 +237,16 @@ unsafe fn sums<V: Kernels, const P: usize>(tile: &Tile<'_>) {
                 }
             }
         }
-        for line in 0..tile.next.lines {
-            prefetch(tile.next.from.wrapping_add(line * LINE));
-        }
+        let steps: usize = tile.runs.iter().map(|run| run.len).sum();
+        let (mut ahead, stride) = tile.next.paced(steps, tile.weights);
         let mut weights = tile.weights;
         for run in tile.runs {
             let mut x = tile.x.add(run.at);
             let end = x.add(run.len);
             while x < end {
                 let (w0, w1) = (V::load(weights), V::load(weights.add(n)));
+                prefetch(ahead);
+                ahead = ahead.wrapping_byte_add(stride);
                 for (p, acc) in acc.iter_mut().enumerate() {
                     let x = V::splat(*x.add(p * tile.pixel));
                     acc[0] = acc[0].plus_product(x, w0);
@@ -225,6 +255,13 @@ unsafe fn sums<V: Kernels, const P: usize>(tile: &Tile<'_>) {
                 weights = weights.add(2 * n);
                 x = x.add(1);
             }
+        }
+        if let End::Output(place) = tile.end
+            && place.channels == 2 * n
+            && let Some(least) = place.least()
+        {
+            place.write_all::<V, P>(&acc, V::splat(least));
+            return;
         }
         let mut left = MaybeUninit::<[[f32; WIDEST]; P]>::uninit();
         let (to, pixel) = match tile.end {
@@ -242,6 +279,39 @@ unsafe fn sums<V: Kernels, const P: usize>(tile: &Tile<'_>) {
 }
 
 impl Place {
+    /// What an activation that is only a lower bound has as its bound.
+    #[inline(always)]
+    fn least(&self) -> Option<f32> {
+        match self.activation {
+            Activation::None => Some(f32::NEG_INFINITY),
+            Activation::Relu => Some(0.0),
+            _ => None,
+        }
+    }
+
+    /// Finishes whole blocks of channels from their registers: the usual case, without a way through memory.
+    ///
+    /// # Safety
+    /// The pointers must be valid for a block of channels at each pixel.
+    #[inline(always)]
+    unsafe fn write_all<V: Lanes, const P: usize>(&self, sums: &[[V; 2]; P], least: V) {
+        let n = V::COUNT;
+        for (p, sums) in sums.iter().enumerate() {
+            // SAFETY: as promised by the caller.
+            unsafe {
+                let to = self.to.add(p * self.pixel);
+                let mut done = *sums;
+                if !self.residual.is_null() {
+                    let residual = self.residual.add(p * self.residual_pixel);
+                    done[0] = done[0].plus(V::load(residual));
+                    done[1] = done[1].plus(V::load(residual.add(n)));
+                }
+                done[0].at_least(least).store(to);
+                done[1].at_least(least).store(to.add(n));
+            }
+        }
+    }
+
     /// Finishes the sums of pixel `p` of the tile.
     ///
     /// # Safety

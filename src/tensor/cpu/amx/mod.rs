@@ -2,7 +2,8 @@
 //! products the three that matter are summed in f32: `hi·hi + hi·lo + lo·hi`.
 //!
 //! The activations of a band lie as two planes `[32 inputs][pixel][32]`, so that 16 neighbouring pixels of 32 inputs
-//! are one tile, and so are the 16 pixels below any tap. Weights lie as tiles of 16 pairs of inputs × 16 outputs.
+//! are one tile, and so are the 16 pixels below any tap: under strided windows the pixels of each phase of the stride lie
+//! together. Weights lie as tiles of 16 pairs of inputs × 16 outputs.
 //! The tiles themselves are behind [`Tiles`]: the machine's, or the same written out in Rust.
 
 use std::ops::Range;
@@ -12,9 +13,10 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::conv::{Dense, Output};
-use super::elementwise::activate_in_place;
+use super::simd::Lanes;
 #[cfg(target_arch = "x86_64")]
-use super::simd::{FlushDenormals, Isa};
+use super::simd::{Avx, Avx512, FlushDenormals, Isa};
+use super::tile::Ahead;
 use super::units::{Unit, units};
 use crate::tensor::{Conv, Padding, Shape};
 
@@ -32,6 +34,8 @@ const CHUNK: usize = 8;
 const SUMS: usize = 4 * SIDE * SIDE;
 /// Half words of the activations of a band.
 const BAND: usize = 512 * 1024;
+/// Most output pixels of an image that goes together with others under a larger window.
+const FEW: usize = 4 * SIDE;
 
 /// Eight tiles of 16 rows of 64 bytes.
 pub trait Tiles {
@@ -72,8 +76,6 @@ pub fn applies(spec: &Conv, out: Shape) -> bool {
         && spec.inputs >= DEPTH / 2
         && spec.outputs >= SIDE
         && out.h * out.w >= SIDE
-        // Rows of a few strided windows would leave most of a tile empty.
-        && (spec.stride == 1 || spec.kernel == [1, 1] || 4 * out.w >= 3 * SIDE)
 }
 
 /// The two bf16 parts of a number, each rounded to nearest.
@@ -139,8 +141,8 @@ impl Weights {
                 }
             }
         }
-        let mut bias = Buffer::lasting(dense.bias.len());
-        bias.copy_from_slice(&dense.bias);
+        let mut bias = Buffer::lasting(blocks * BLOCK);
+        bias[..spec.outputs].copy_from_slice(&dense.bias[..spec.outputs]);
         Self { tiles, bias }
     }
 }
@@ -161,7 +163,7 @@ pub fn run(
     }
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
     fn on_machine(plan: &Plan, x: &Halves, weights: &Weights, output: &Output<'_>, unit: &Unit) {
-        band::<machine::Machine>(plan, x, weights, output, unit);
+        band::<machine::Machine, Avx512>(plan, x, weights, output, unit);
     }
     #[target_feature(enable = "avx2,fma")]
     fn split_written(plan: &Plan, x: &[f32], image: usize, rows: &Range<usize>) -> Halves {
@@ -169,7 +171,7 @@ pub fn run(
     }
     #[target_feature(enable = "avx2,fma")]
     fn written(plan: &Plan, x: &Halves, weights: &Weights, output: &Output<'_>, unit: &Unit) {
-        band::<written::Written>(plan, x, weights, output, unit);
+        band::<written::Written, Avx>(plan, x, weights, output, unit);
     }
     let plan = Plan::new(spec, shape, out);
     let tiles = match Isa::detected() {
@@ -212,23 +214,36 @@ pub fn run(
 struct Plan<'a> {
     spec: &'a Conv,
     shape: Shape,
-    /// Images, rows and columns of outputs. Small images under a 1×1 window are the rows of a single one: tiles then hold
-    /// pixels of several of them, and each weight that was fetched serves several.
+    out: Shape,
+    /// Images, rows and columns of outputs. Small images are the rows of a single one: each weight that was fetched then
+    /// serves several of them.
     images: usize,
     rows: usize,
     columns: usize,
-    /// Output pixels of an image and of its rows.
-    image: usize,
-    row: usize,
-    /// A 1×1 window without a border: only the pixels below outputs are split.
+    /// A 1×1 window without a border: only the pixels below outputs are split, and tiles hold pixels of several images.
     point: bool,
-    /// Distance between windows in the planes.
+    /// Under a larger window the rows of a band are whole images.
+    whole: bool,
+    /// Distance between windows.
     stride: usize,
-    /// Pixels of a bordered row.
+    /// Phases of the stride that a window has, down and across.
+    phases: [usize; 2],
+    /// Columns of outputs, and pixels of a bordered row in each phase.
+    row: usize,
     width: usize,
     /// 32-input steps.
     steps: usize,
     blocks: usize,
+}
+
+/// A run of bordered pixels below output rows of one image, in all phases.
+#[derive(Clone, Copy)]
+struct Line {
+    /// Output rows.
+    height: usize,
+    /// Pixels of a phase, and of all.
+    phase: usize,
+    pixels: usize,
 }
 
 impl<'a> Plan<'a> {
@@ -236,24 +251,29 @@ impl<'a> Plan<'a> {
         let steps = spec.inputs.div_ceil(DEPTH);
         let image = out.h * out.w;
         let point = spec.kernel == [1, 1] && spec.padding == Padding::default();
-        let small = point && 2 * image * steps * DEPTH <= BAND;
+        let whole = !point && image <= FEW;
+        let small = whole || (point && 2 * image * steps * DEPTH <= BAND);
         let [images, rows, columns] = match small {
             true => [1, out.n, image],
             false => [out.n, out.h, out.w],
         };
+        let stride = if point { 1 } else { spec.stride };
+        let bordered = shape.w + spec.padding.left + spec.padding.right;
         Self {
             spec,
             shape,
+            out,
             images,
             rows,
             columns,
-            image,
-            row: out.w,
             point,
-            stride: if point { 1 } else { spec.stride },
+            whole,
+            stride,
+            phases: spec.kernel.map(|side| side.min(stride)),
+            row: if point { columns } else { out.w },
             width: match point {
                 true => columns,
-                false => shape.w + spec.padding.left + spec.padding.right,
+                false => bordered.div_ceil(stride),
             },
             steps,
             blocks: spec.outputs.div_ceil(BLOCK),
@@ -261,35 +281,65 @@ impl<'a> Plan<'a> {
     }
 
     fn units(&self) -> Vec<Unit> {
-        let row = self.stride * self.width * self.steps * DEPTH * 2;
-        units(
-            self.images,
-            self.rows,
-            self.columns,
-            BAND / row,
-            self.blocks,
-        )
+        let pixels = match self.whole {
+            true => self.line(1).pixels,
+            false => self.phases[0] * self.phases[1] * self.width,
+        };
+        let fit = BAND / (pixels * self.steps * DEPTH * 2);
+        units(self.images, self.rows, self.columns, fit, self.blocks)
+    }
+
+    /// The lines of a band of some rows, all alike.
+    fn line(&self, rows: usize) -> Line {
+        let height = if self.whole { self.out.h } else { rows };
+        let phase = (height + (self.spec.kernel[0] - 1) / self.stride) * self.width;
+        Line {
+            height,
+            phase,
+            pixels: self.phases[0] * self.phases[1] * phase,
+        }
+    }
+
+    /// How many lines that are.
+    fn lines(&self, rows: usize) -> usize {
+        if self.whole { rows } else { 1 }
     }
 
     /// Bordered pixels of a band of output rows, and those that the last tiles read beyond them.
     fn pixels(&self, rows: usize) -> usize {
-        let inputs = (rows - 1) * self.stride + self.spec.kernel[0];
-        inputs * self.width + 2 * SIDE * self.stride
+        self.lines(rows) * self.line(rows).pixels + 2 * SIDE
     }
 
     /// First input of bordered pixel `at` of a band of an image, if it is inside.
     #[inline(always)]
     fn source(&self, image: usize, rows: &Range<usize>, at: usize) -> Option<usize> {
-        let Self { spec, shape, .. } = *self;
-        if self.point {
+        let Self {
+            spec, shape, out, ..
+        } = *self;
+        let [image, y, x] = if self.point {
             let pixel = (image * self.rows + rows.start) * self.columns + at;
-            let (image, within) = (pixel / self.image, pixel % self.image);
-            let [y, x] = [within / self.row, within % self.row].map(|at| at * spec.stride);
-            return (image < shape.n).then_some(((image * shape.h + y) * shape.w + x) * shape.c);
-        }
-        let y = (rows.start * spec.stride + at / self.width).checked_sub(spec.padding.top)?;
-        let x = (at % self.width).checked_sub(spec.padding.left)?;
-        let inside = y < shape.h && x < shape.w;
+            let (image, within) = (pixel / (out.h * out.w), pixel % (out.h * out.w));
+            [
+                image,
+                within / out.w * spec.stride,
+                within % out.w * spec.stride,
+            ]
+        } else {
+            let line = self.line(rows.len());
+            let (phase, within) = (at % line.pixels / line.phase, at % line.phase);
+            let (image, first) = match self.whole {
+                true => (rows.start + at / line.pixels, 0),
+                false => (image, rows.start),
+            };
+            let y = (first + within / self.width) * self.stride + phase / self.phases[1];
+            let x = within % self.width * self.stride + phase % self.phases[1];
+            [
+                image,
+                y.checked_sub(spec.padding.top)?,
+                x.checked_sub(spec.padding.left)?,
+            ]
+        };
+        let inside = image < shape.n && y < shape.h && x < shape.w;
         inside.then_some(((image * shape.h + y) * shape.w + x) * shape.c)
     }
 }
@@ -322,7 +372,7 @@ fn planes(plan: &Plan<'_>, x: &[f32], image: usize, rows: &Range<usize>) -> Halv
 }
 
 #[inline(always)]
-fn band<T: Tiles>(
+fn band<T: Tiles, V: Lanes>(
     plan: &Plan<'_>,
     planes: &Halves,
     weights: &Weights,
@@ -331,32 +381,27 @@ fn band<T: Tiles>(
 ) {
     let Plan {
         spec,
-        columns,
         stride,
         width,
         steps,
         ..
     } = *plan;
     let [kh, kw] = spec.kernel;
+    let (lines, line) = (plan.lines(unit.rows.len()), plan.line(unit.rows.len()));
     let pixels = plan.pixels(unit.rows.len());
     let (planes, plane) = (planes.get(), steps * pixels * DEPTH);
-    let tap_tiles = steps * 4 * TILE;
-    let mut tiles = T::new();
-    // With stride 1 the rows of a band are one long row of bordered pixels, of which a few are thrown away.
-    let (lines, length) = if stride == 1 {
-        (1, (unit.rows.len() - 1) * width + columns)
-    } else {
-        (unit.rows.len(), columns)
-    };
     let products = kh * kw * steps;
+    let mut tiles = T::new();
+    // The rows of a line are one long row of bordered pixels, of which a few are thrown away.
+    let length = (line.height - 1) * width + plan.row;
     let groups = length.div_ceil(2 * SIDE);
     let mut sums = Buffer::take(lines * groups * SUMS);
     for block in unit.blocks.clone() {
-        let packed =
-            &weights.tiles.get()[block * kh * kw * tap_tiles..(block + 1) * kh * kw * tap_tiles];
+        let packed = &weights.tiles.get()[block * products * 4 * TILE..][..products * 4 * TILE];
         for chunk in (0..products).step_by(CHUNK) {
+            // The weights of the next chunk or block lie behind these.
+            let next = packed.as_ptr().wrapping_add((chunk + CHUNK) * 4 * TILE);
             for (group, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
-                let (line, first) = (group / groups, group % groups * 2 * SIDE);
                 for (tile, sums) in sums.chunks_exact(SIDE * SIDE).enumerate() {
                     match chunk {
                         0 => tiles.zero(tile),
@@ -364,23 +409,26 @@ fn band<T: Tiles>(
                         _ => unsafe { tiles.load(tile, sums.as_ptr().cast(), DEPTH) },
                     }
                 }
-                let corner = (line * width + first) * stride;
+                let corner = group / groups * line.pixels + group % groups * 2 * SIDE;
                 for product in chunk..(chunk + CHUNK).min(products) {
+                    let share = group * CHUNK + product - chunk;
+                    let shares = lines * groups * CHUNK;
+                    Ahead::share(next.cast(), CHUNK * 2 * TILE, share, shares).fetch();
                     let (tap, step) = (product / steps, product % steps);
-                    let pixel = corner + tap / kw * width + tap % kw;
+                    let (y, x) = (tap / kw, tap % kw);
+                    let phase = y % stride * plan.phases[1] + x % stride;
+                    let pixel = corner + phase * line.phase + y / stride * width + x / stride;
                     let at = (step * pixels + pixel) * DEPTH;
-                    let next = at + SIDE * stride * DEPTH;
-                    assert!(next + SIDE * stride * DEPTH - (stride - 1) * DEPTH <= plane);
+                    assert!(at + 2 * TILE <= plane);
                     let b = &packed[product * 4 * TILE..][..4 * TILE];
                     // SAFETY: the last pixel of both tiles is inside the plane (checked above), and the four
                     // weight tiles inside `b`.
                     unsafe {
                         let (high, low) = (planes.as_ptr(), planes.as_ptr().add(plane));
                         let weights = |tile: usize| b.as_ptr().add(tile * TILE);
-                        let stride = stride * DEPTH;
                         // high · high
-                        tiles.load(4, high.add(at), stride);
-                        tiles.load(5, high.add(next), stride);
+                        tiles.load(4, high.add(at), DEPTH);
+                        tiles.load(5, high.add(at + TILE), DEPTH);
                         tiles.load(6, weights(0), DEPTH);
                         tiles.load(7, weights(1), DEPTH);
                         quad(&mut tiles);
@@ -389,8 +437,8 @@ fn band<T: Tiles>(
                         tiles.load(7, weights(3), DEPTH);
                         quad(&mut tiles);
                         // low · high
-                        tiles.load(4, low.add(at), stride);
-                        tiles.load(5, low.add(next), stride);
+                        tiles.load(4, low.add(at), DEPTH);
+                        tiles.load(5, low.add(at + TILE), DEPTH);
                         tiles.load(6, weights(0), DEPTH);
                         tiles.load(7, weights(1), DEPTH);
                         quad(&mut tiles);
@@ -402,26 +450,16 @@ fn band<T: Tiles>(
                 }
             }
         }
+        let first = (unit.image * plan.rows + unit.rows.start) * plan.columns;
         for (group, sums) in sums.chunks_exact(SUMS).enumerate() {
-            let (line, first) = (group / groups, group % groups * 2 * SIDE);
-            for pixel in 0..(2 * SIDE).min(length - first) {
-                let (row, column) = if stride == 1 {
-                    ((first + pixel) / width, (first + pixel) % width)
-                } else {
-                    (line, first + pixel)
-                };
-                if column < columns {
-                    let row = unit.image * plan.rows + unit.rows.start + row;
+            let start = group % groups * 2 * SIDE;
+            let first = first + group / groups * plan.columns;
+            for pixel in 0..(2 * SIDE).min(length - start) {
+                let (row, column) = ((start + pixel) / width, (start + pixel) % width);
+                if column < plan.row {
                     let from = &sums[pixel / SIDE * 2 * SIDE * SIDE..][..2 * SIDE * SIDE];
-                    finish(
-                        plan,
-                        weights,
-                        output,
-                        from,
-                        pixel % SIDE,
-                        row * columns + column,
-                        block,
-                    );
+                    let at = first + row * plan.row + column;
+                    finish::<V>(spec, weights, output, from, pixel % SIDE, at, block);
                 }
             }
         }
@@ -439,8 +477,8 @@ fn quad(tiles: &mut impl Tiles) {
 
 /// Bias, residual and activation of one pixel.
 #[inline(always)]
-fn finish(
-    plan: &Plan<'_>,
+fn finish<V: Lanes>(
+    spec: &Conv,
     weights: &Weights,
     output: &Output<'_>,
     from: &[f32],
@@ -448,33 +486,20 @@ fn finish(
     pixel: usize,
     block: usize,
 ) {
-    let outputs = plan.spec.outputs;
-    for (half, from) in from.chunks_exact(SIDE * SIDE).enumerate() {
-        let channel = block * BLOCK + half * SIDE;
-        let Some(left) = outputs.checked_sub(channel).filter(|&left| left > 0) else {
-            return;
-        };
-        let count = left.min(SIDE);
-        let mut values = [0.0f32; SIDE];
-        let bias = &weights.bias[channel..channel + count];
-        for ((v, s), b) in values.iter_mut().zip(&from[row * SIDE..]).zip(bias) {
-            *v = s + b;
-        }
-        if let Some(residual) = output.residual {
-            for (v, r) in values
-                .iter_mut()
-                .zip(&residual[pixel * outputs + channel..][..count])
-            {
-                *v += r;
-            }
-        }
-        activate_in_place(&mut values, plan.spec.activation);
+    let (n, first) = (V::COUNT, block * BLOCK);
+    assert!(from.len() == 2 * SIDE * SIDE && row < SIDE);
+    let bias = &weights.bias[first..first + BLOCK];
+    let biased = |c: usize| {
+        let at = c / SIDE * SIDE * SIDE + row * SIDE + c % SIDE;
+        // SAFETY: a register from a multiple of its length, which divides 16, on: inside the row, and the block.
+        unsafe { V::load(from.as_ptr().add(at)).plus(V::load(bias.as_ptr().add(c))) }
+    };
+    for c in (0..BLOCK.min(spec.outputs - first)).step_by(2 * n) {
+        let channels = (2 * n).min(spec.outputs - first - c);
         // SAFETY: this unit alone writes these channels of this pixel, which exist.
         unsafe {
-            let to = output
-                .data
-                .add(pixel * output.channels + output.first + channel);
-            std::ptr::copy_nonoverlapping(values.as_ptr(), to, count);
+            let place = output.place(spec, pixel, first + c, channels);
+            place.write::<V>(0, [biased(c), biased(c + n)]);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Convolutions over tiles written out in Rust, so that they can be tested on any machine.
 
 use super::super::direct;
+use super::super::simd::Plain;
 use super::written::{Written, wide};
 use super::*;
 use crate::tensor::Padding;
@@ -40,6 +41,8 @@ fn convolutions_on_tiles_agree_with_direct_ones() {
         (Conv::square(600, 33, 1), 40, 40),
         (Conv::square(300, 33, 3).padding(1), 4, 5),
         (Conv::square(64, 48, 3).stride(2).padding(1), 9, 40),
+        (Conv::square(48, 33, 3).stride(2).padding(1), 14, 13),
+        (Conv::square(32, 20, 3).stride(4).padding(1), 30, 17),
         (
             Conv {
                 padding: one_side,
@@ -86,7 +89,7 @@ fn convolutions_on_tiles_agree_with_direct_ones() {
         let got = compute(&|output| {
             for unit in plan.units() {
                 let planes = planes(&plan, &x, unit.image, &unit.rows);
-                band::<Written>(&plan, &planes, &weights, output, &unit);
+                band::<Written, Plain>(&plan, &planes, &weights, output, &unit);
             }
         });
         let scale = (spec.inputs * taps) as f32;
