@@ -35,6 +35,7 @@ pub mod cli;
 pub mod conformance;
 pub mod demo;
 pub mod diffusion;
+mod folder;
 pub mod glyphs;
 pub mod images;
 pub mod metrics;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::print;
 use super::progress::Bar;
-use super::{UsageError, print};
-use crate::demo::{self, CLASSIFIER, Demo, DemoError, FolderError, MANIFEST, ORACLES, SHEET};
+use crate::demo::{self, CLASSIFIER, Demo, MANIFEST, ORACLES, SHEET};
 use crate::report;
 use crate::weights::Registry;
 
@@ -48,10 +48,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
         &mut |what, done, total| bar.update(what, done, total),
     );
     bar.finish();
-    let outcome = outcome.map_err(|error| match error {
-        DemoError::Folder(FolderError::NotEmpty { .. }) => UsageError(error.to_string()).into(),
-        other => anyhow::Error::from(other),
-    })?;
+    let outcome = outcome?;
     if args.json {
         return print(&report::json::scores(&outcome.scores));
     }

@@ -79,7 +79,7 @@ struct RenderArgs {
     /// Percentages for train, validation and test. Default: by --protocol.
     #[arg(long, value_name = "A,B,C", value_parser = parse_shares)]
     split: Option<Shares>,
-    /// Replace the images and tables of a former run in --out.
+    /// Replace the images and tables of a former run in --out; files of others are never touched.
     #[arg(long)]
     force: bool,
     /// Print dataset.json on standard output instead of a summary.

@@ -14,6 +14,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::folder::FolderError;
+use crate::weights::WeightsError;
+
 /// Evaluates counterfactual explanations: fast, exactly, with the papers' own protocols.
 #[derive(Parser)]
 #[command(name = "foil", version, about, arg_required_else_help = true)]
@@ -108,12 +111,11 @@ fn message(error: &anyhow::Error) -> String {
 /// True if the command line is at fault, not the work.
 fn is_usage(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        let unknown = cause.downcast_ref::<crate::weights::WeightsError>();
+        let unknown = cause.downcast_ref::<WeightsError>();
+        let folder = cause.downcast_ref::<FolderError>();
         cause.is::<UsageError>()
-            || matches!(
-                unknown,
-                Some(crate::weights::WeightsError::UnknownName { .. })
-            )
+            || matches!(unknown, Some(WeightsError::UnknownName { .. }))
+            || matches!(folder, Some(FolderError::NotEmpty { .. }))
     })
 }
 

@@ -13,8 +13,9 @@ use std::path::Path;
 use image::RgbImage;
 
 pub use counterfactuals::Kind;
-pub use folder::FolderError;
 pub use originals::Original;
+
+pub use crate::folder::FolderError;
 
 use crate::glyphs::{Atlas, GlyphError};
 use crate::images::{ImageError, read_manifest};
@@ -65,7 +66,7 @@ impl Default for Demo {
 /// Why a demonstration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    #[error(transparent)]
+    #[error("{0}")]
     Folder(#[from] FolderError),
     #[error(transparent)]
     Glyph(#[from] GlyphError),

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::folder::FolderError;
+
 /// Why glyphs could not be read, drawn or written.
 #[derive(Debug, thiserror::Error)]
 pub enum GlyphError {
@@ -69,12 +71,9 @@ pub enum GlyphError {
         /// What was given.
         found: String,
     },
-    /// A folder that holds something already.
-    #[error("{}: expected an empty or new folder, found files in it: name another one, or replace its images with --force", path.display())]
-    NotEmpty {
-        /// The folder.
-        path: PathBuf,
-    },
+    /// A folder that cannot be used.
+    #[error("{0}")]
+    Folder(#[from] FolderError),
     /// A file or folder that cannot be written.
     #[error("{}: cannot write: {source}: check the path, its permissions and the space left", path.display())]
     Write {

@@ -142,12 +142,50 @@ fn refuses_a_folder_that_holds_something_unless_forced() {
     std::fs::create_dir(folder.path().join("out")).unwrap();
     std::fs::write(folder.path().join("out/mine.txt"), "keep").unwrap();
     let few = ["--n", "2", "--spurious", "0"];
-    fails(&render(&folder, "out", &few), 1, &["out", "--force"]);
+    // As in `foil demo`, the command line is at fault.
+    fails(&render(&folder, "out", &few), 2, &["out", "--force"]);
     assert!(!folder.path().join("out/images").exists());
     succeeds(&render(&folder, "out", &[&few[..], &["--force"]].concat()));
     assert!(folder.path().join("out/mine.txt").exists());
     std::fs::write(folder.path().join("file"), "").unwrap();
-    fails(&render(&folder, "file", &few), 1, &["file"]);
+    fails(&render(&folder, "file", &few), 1, &["file", "permissions"]);
+}
+
+#[test]
+fn files_of_others_are_never_replaced() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(at("mypics/images")).unwrap();
+    std::fs::write(at("mypics/images/123456.png"), "mine").unwrap();
+    let few = ["--n", "2", "--size", "16", "--spurious", "0", "--force"];
+    succeeds(&render(&folder, "mypics", &few));
+    assert_eq!(
+        std::fs::read(at("mypics/images/123456.png")).unwrap(),
+        b"mine"
+    );
+    std::fs::create_dir(at("tables")).unwrap();
+    std::fs::write(at("tables/attributes.csv"), "mine").unwrap();
+    let refused = render(&folder, "tables", &few);
+    fails(
+        &refused,
+        1,
+        &["attributes.csv", "not made by", "move it away"],
+    );
+    assert_eq!(std::fs::read(at("tables/attributes.csv")).unwrap(), b"mine");
+    assert!(!at("tables/images").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_another_folder_is_not_followed() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let few = ["--n", "2", "--size", "16", "--spurious", "0", "--force"];
+    succeeds(&render(&folder, "out", &few));
+    std::fs::rename(at("out/images"), at("precious")).unwrap();
+    std::os::unix::fs::symlink(at("precious"), at("out/images")).unwrap();
+    fails(&render(&folder, "out", &few), 1, &["out/images", "link"]);
+    assert!(at("precious/000001.png").exists() && at("out/attributes.csv").exists());
 }
 
 /// A run that breaks off leaves no table that belongs to other images.
