@@ -42,6 +42,7 @@ pub mod metrics;
 pub mod nets;
 pub mod report;
 pub mod score;
+mod shell;
 pub mod stats;
 pub mod tensor;
 pub mod train;

@@ -8,6 +8,7 @@ use super::print;
 use super::progress::Bar;
 use crate::demo::{self, CLASSIFIER, Demo, MANIFEST, ORACLES, SHEET};
 use crate::report;
+use crate::shell;
 use crate::weights::Registry;
 
 /// Renders glyphs, makes counterfactuals of four kinds and scores them: nothing to install, nothing to download.
@@ -53,10 +54,11 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
         return print(&report::json::scores(&outcome.scores));
     }
     let out = args.out.display();
+    let manifest = shell::word(&args.out.join(MANIFEST).to_string_lossy());
     let oracles = ORACLES.map(|name| format!(" --oracle {name}")).concat();
     print(&format!(
         "{}\n{}\n{out}/{SHEET} shows them, {out}/images holds them. To score them again:\n\
-         foil score --manifest {out}/{MANIFEST} --classifier {CLASSIFIER}{oracles}\n",
+         foil score --manifest {manifest} --classifier {CLASSIFIER}{oracles}\n",
         report::table::verdicts(&outcome.scores),
         report::table::scores(&outcome.scores),
     ))
