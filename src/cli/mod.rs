@@ -71,7 +71,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         crate::tensor::cpu::allow_fast();
     }
     if let Err(wrong) = crate::tensor::cpu::forced() {
-        eprintln!("error: {wrong}");
+        say(&format!("error: {wrong}"));
         return ExitCode::from(2);
     }
     let done = match &cli.command {
@@ -89,7 +89,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", message(&error));
+            say(&format!("error: {}", message(&error)));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
@@ -125,6 +125,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         let io = cause.downcast_ref::<std::io::Error>();
         io.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
     })
+}
+
+/// A line on standard error. If nobody can read it, the work goes on.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints to standard output without panicking when it is closed.
