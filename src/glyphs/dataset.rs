@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Atlas, CHARACTERS, Drawing, Example, GlyphError, Model, World};
+use super::{Atlas, CHARACTERS, Drawing, Example, Fonts, GlyphError, Model, World};
 use crate::folder::{self, Claim, FolderError};
 use crate::stats::random::{Draws, Stream};
 
@@ -300,6 +300,14 @@ fn quoted(text: &str) -> String {
     }
 }
 
+/// Which typefaces they are: those inside the program, or those of a folder.
+fn typefaces(fonts: &Fonts) -> Value {
+    match &fonts.folder {
+        None => json!("embedded"),
+        Some(folder) => json!({"folder": folder.to_string_lossy(), "sha256": fonts.sha256()}),
+    }
+}
+
 /// The content of `dataset.json`.
 fn summary(
     atlas: &Atlas,
@@ -326,6 +334,7 @@ fn summary(
         "seed": plan.seed,
         "size": plan.drawing.size,
         "fonts": faces.len(),
+        "typefaces": typefaces(atlas.fonts()),
         "pixel_noise": plan.drawing.pixel_noise,
         "model": {
             "characters": model.characters,

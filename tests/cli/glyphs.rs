@@ -55,6 +55,7 @@ fn renders_images_and_a_table_of_attributes() {
     let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(printed["images"], 25);
     assert_eq!(printed["seed"], 3);
+    assert_eq!(printed["typefaces"], "embedded");
     assert_eq!(printed["splits"]["train"], 15);
     for label in ["label_0", "label_1"] {
         assert_eq!(
@@ -248,6 +249,17 @@ fn draws_with_the_typefaces_of_a_folder() {
     assert_eq!(printed["fonts"], 2);
     let table = std::fs::read_to_string(folder.path().join("out/attributes.csv")).unwrap();
     assert!(table.contains("Foil Blocks") && table.contains("Foil Diamonds"));
+    // Which they were, wherever they lie.
+    assert_eq!(printed["typefaces"]["folder"], fonts.to_str().unwrap());
+    let sum = printed["typefaces"]["sha256"].clone();
+    assert_eq!(sum.as_str().unwrap().len(), 64);
+    let moved = folder.path().join("elsewhere");
+    std::fs::rename(&fonts, &moved).unwrap();
+    let again = with_fonts(&folder, &moved, &["--n", "3", "--json", "--force"]);
+    succeeds(&again);
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["typefaces"]["sha256"], sum);
+    assert_eq!(again["typefaces"]["folder"], moved.to_str().unwrap());
 }
 
 #[test]
