@@ -206,6 +206,13 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
 }
 
 fn sheet(args: &SheetArgs) -> anyhow::Result<()> {
+    let extension = args.out.extension().unwrap_or_default();
+    if !extension.eq_ignore_ascii_case("png") {
+        let out = args.out.display();
+        let why =
+            format!("--out {out}: expected a name that ends in .png, the format of the picture");
+        return Err(UsageError(why).into());
+    }
     let atlas = open_atlas(args.fonts.as_ref())?;
     let whole = Sheet::whole(&atlas, args.cell);
     let sheet = Sheet {

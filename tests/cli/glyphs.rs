@@ -318,3 +318,21 @@ fn draws_a_contact_sheet() {
     fails(&sheet(&["--rows", "99"]), 2, &["--rows"]);
     fails(&sheet(&["--cell", "3"]), 2, &["--cell"]);
 }
+
+#[test]
+fn a_contact_sheet_is_called_what_it_is() {
+    let folder = folder();
+    let sheet = |name: &str| {
+        foil(folder.path())
+            .current_dir(folder.path())
+            .args(["glyphs", "sheet", "--rows", "2", "--columns", "2", "--out"])
+            .arg(name)
+            .output()
+            .unwrap()
+    };
+    for name in ["sheet.jpg", "sheet", "sheet.png.webp"] {
+        fails(&sheet(name), 2, &[name, ".png"]);
+        assert!(!folder.path().join(name).exists());
+    }
+    succeeds(&sheet("sheet.PNG"));
+}
