@@ -50,6 +50,14 @@ pub enum GlyphError {
         /// The characters, separated by spaces.
         characters: String,
     },
+    /// Two files that draw the same.
+    #[error("{} and {}: expected different typefaces, found the same outlines in both: remove one", first.display(), second.display())]
+    SameTypeface {
+        /// One file.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
     /// The outlines inside the program are damaged.
     #[error("the typefaces inside the program are damaged ({0}): build it again")]
     Embedded(&'static str),

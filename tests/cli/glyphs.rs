@@ -291,6 +291,16 @@ fn says_which_typeface_is_damaged() {
 }
 
 #[test]
+fn a_typeface_counts_once() {
+    let folder = folder();
+    let fonts = fonts(&folder, &["blocks.ttf", "diamonds.otf"]);
+    std::fs::copy(fonts.join("blocks.ttf"), fonts.join("same.ttf")).unwrap();
+    let output = with_fonts(&folder, &fonts, &[]);
+    fails(&output, 1, &["blocks.ttf", "same.ttf", "same outlines"]);
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
 fn says_which_characters_a_typeface_lacks() {
     let folder = folder();
     let fonts = fonts(&folder, &["blocks.ttf", "lacking.ttf"]);
