@@ -34,7 +34,8 @@ const CHUNK: usize = 1024;
 pub const MOST_IMAGES: usize = 1_000_000;
 
 /// What an image is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Split {
     Train,
     Validation,
@@ -382,6 +383,11 @@ mod tests {
         let in_first_half = splits[..500].iter().filter(|s| **s == Split::Train).count();
         // Hypergeometric with standard deviation 7.7.
         assert!((260..340).contains(&in_first_half), "{in_first_half}");
+        // The table is read by the names it is written with.
+        for split in Split::ALL {
+            let read: Split = serde_json::from_value(json!(split.name())).unwrap();
+            assert_eq!(read, split);
+        }
         let published = Shares::published().assign(7, 0);
         assert_eq!(published.iter().filter(|s| **s == Split::Train).count(), 6);
         assert!(!published.contains(&Split::Test));

@@ -6,18 +6,10 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::error::{Result, TrainError};
+pub use crate::glyphs::dataset::Split;
 use crate::images::{self, Limits};
 use crate::shell;
 use crate::tensor::Array;
-
-/// Which part of the data an image belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Split {
-    Train,
-    Validation,
-    Test,
-}
 
 /// A row of `attributes.csv`; further columns are not needed here.
 #[derive(Clone, Debug, serde::Deserialize)]
