@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::print;
 use super::progress::Bar;
-use super::{UsageError, print};
-use crate::demo::{self, CLASSIFIER, Demo, DemoError, FolderError, MANIFEST, ORACLES, SHEET};
+use crate::demo::{self, CLASSIFIER, Demo, MANIFEST, ORACLES, SHEET};
 use crate::report;
+use crate::shell;
 use crate::weights::Registry;
 
 /// Renders glyphs, makes counterfactuals of four kinds and scores them: nothing to install, nothing to download.
@@ -48,18 +49,16 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
         &mut |what, done, total| bar.update(what, done, total),
     );
     bar.finish();
-    let outcome = outcome.map_err(|error| match error {
-        DemoError::Folder(FolderError::NotEmpty { .. }) => UsageError(error.to_string()).into(),
-        other => anyhow::Error::from(other),
-    })?;
+    let outcome = outcome?;
     if args.json {
         return print(&report::json::scores(&outcome.scores));
     }
     let out = args.out.display();
+    let manifest = shell::word(&args.out.join(MANIFEST).to_string_lossy());
     let oracles = ORACLES.map(|name| format!(" --oracle {name}")).concat();
     print(&format!(
         "{}\n{}\n{out}/{SHEET} shows them, {out}/images holds them. To score them again:\n\
-         foil score --manifest {out}/{MANIFEST} --classifier {CLASSIFIER}{oracles}\n",
+         foil score --manifest {manifest} --classifier {CLASSIFIER}{oracles}\n",
         report::table::verdicts(&outcome.scores),
         report::table::scores(&outcome.scores),
     ))

@@ -79,7 +79,7 @@ struct RenderArgs {
     /// Percentages for train, validation and test. Default: by --protocol.
     #[arg(long, value_name = "A,B,C", value_parser = parse_shares)]
     split: Option<Shares>,
-    /// Replace the images and tables of a former run in --out.
+    /// Replace the images and tables of a former run in --out; files of others are never touched.
     #[arg(long)]
     force: bool,
     /// Print dataset.json on standard output instead of a summary.
@@ -206,6 +206,13 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
 }
 
 fn sheet(args: &SheetArgs) -> anyhow::Result<()> {
+    let extension = args.out.extension().unwrap_or_default();
+    if !extension.eq_ignore_ascii_case("png") {
+        let out = args.out.display();
+        let why =
+            format!("--out {out}: expected a name that ends in .png, the format of the picture");
+        return Err(UsageError(why).into());
+    }
     let atlas = open_atlas(args.fonts.as_ref())?;
     let whole = Sheet::whole(&atlas, args.cell);
     let sheet = Sheet {

@@ -15,6 +15,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::folder::FolderError;
+use crate::weights::WeightsError;
+
 /// Evaluates counterfactual explanations: fast, exactly, with the papers' own protocols.
 #[derive(Parser)]
 #[command(name = "foil", version, about, arg_required_else_help = true)]
@@ -71,7 +74,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         crate::tensor::cpu::allow_fast();
     }
     if let Err(wrong) = crate::tensor::cpu::forced() {
-        eprintln!("error: {wrong}");
+        say(&format!("error: {wrong}"));
         return ExitCode::from(2);
     }
     let done = match &cli.command {
@@ -90,7 +93,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", message(&error));
+            say(&format!("error: {}", message(&error)));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
@@ -112,12 +115,11 @@ fn message(error: &anyhow::Error) -> String {
 /// True if the command line is at fault, not the work.
 fn is_usage(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        let unknown = cause.downcast_ref::<crate::weights::WeightsError>();
+        let unknown = cause.downcast_ref::<WeightsError>();
+        let folder = cause.downcast_ref::<FolderError>();
         cause.is::<UsageError>()
-            || matches!(
-                unknown,
-                Some(crate::weights::WeightsError::UnknownName { .. })
-            )
+            || matches!(unknown, Some(WeightsError::UnknownName { .. }))
+            || matches!(folder, Some(FolderError::NotEmpty { .. }))
     })
 }
 
@@ -127,6 +129,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         let io = cause.downcast_ref::<std::io::Error>();
         io.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
     })
+}
+
+/// A line on standard error. If nobody can read it, the work goes on.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints to standard output without panicking when it is closed.

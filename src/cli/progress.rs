@@ -60,7 +60,7 @@ impl Bar {
         if tenth > self.tenth || done == total {
             self.tenth = tenth;
             let comma = if now.is_empty() { "" } else { ", " };
-            eprintln!("{done}/{total} {what}{comma}{now}");
+            super::say(&format!("{done}/{total} {what}{comma}{now}"));
         }
     }
 

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use super::progress::Bar;
-use super::{UsageError, print};
+use super::{UsageError, print, say};
 use crate::images::{self, Pairing};
 use crate::metrics::lpips::LpipsNet;
 use crate::report;
@@ -311,7 +311,10 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
     }
     if !args.quiet {
         say_unpaired(&pairing);
-        eprintln!("{} pairs on {device} ({why})", pairing.pairs.len());
+        say(&format!(
+            "{} pairs on {device} ({why})",
+            pairing.pairs.len()
+        ));
     }
     let registry = Registry::open()?;
     let (classifier, oracles, labels) = args.judges(&registry, &pairing)?;
@@ -430,7 +433,11 @@ fn report_missing(outcome: &Outcome, explicit: bool) -> bool {
             let missing = !all.is_empty() && all.iter().all(|(_, s)| s.value.is_none());
             if explicit && missing {
                 let why = all[0].1.note.as_deref().unwrap_or("no value");
-                eprintln!("error: group {}: {}: {why}", group.name, family.name());
+                say(&format!(
+                    "error: group {}: {}: {why}",
+                    group.name,
+                    family.name()
+                ));
                 complete = false;
             }
         }
@@ -453,15 +460,15 @@ fn say_unpaired(pairing: &Pairing) {
         if files.is_empty() {
             continue;
         }
-        eprintln!("{} {what}:", files.len());
+        say(&format!("{} {what}:", files.len()));
         for file in files.iter().take(SHOWN) {
-            eprintln!("  {}", file.display());
+            say(&format!("  {}", file.display()));
         }
         if files.len() > SHOWN {
-            eprintln!(
+            say(&format!(
                 "  … and {} more (all are listed in scores.json)",
                 files.len() - SHOWN
-            );
+            ));
         }
     }
 }

@@ -4,25 +4,16 @@
 //! else's: they are never replaced or removed, not even with `--force`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+use crate::folder::{Claim, FolderError, expect_empty, read_own, write_whole};
 
 /// Name of the list.
 pub const LIST: &str = "demo.json";
 const SCHEMA: &str = "foil.demo/1";
-
-/// Why a folder cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum FolderError {
-    #[error("{}: expected an empty or new folder, found files in it: name another one with --out, or replace the files of an earlier demo with --force", path.display())]
-    NotEmpty { path: PathBuf },
-    #[error("{}: this file was not made by `foil demo` and would be replaced: move it away, or name another folder with --out", path.display())]
-    NotOurs { path: PathBuf },
-    #[error("{}: cannot write: {source}", path.display())]
-    Write { path: PathBuf, source: io::Error },
-}
+const MAKER: &str = "foil demo";
 
 #[derive(Serialize, Deserialize)]
 struct List {
@@ -33,67 +24,31 @@ struct List {
 /// Prepares `folder` for `files` (with `/` between parts): makes it and the folders in it, and removes what an earlier
 /// demonstration wrote. Unless `replace`, the folder must be new or empty.
 pub fn claim(folder: &Path, files: &[String], replace: bool) -> Result<(), FolderError> {
-    let fail = |path: &Path| {
-        let path = path.to_owned();
-        |source| FolderError::Write { path, source }
+    if !replace {
+        expect_empty(folder, MAKER)?;
+    }
+    let claim = Claim {
+        folder,
+        maker: MAKER,
+        files,
+        earlier: &earlier(folder)?,
     };
-    let filled = match fs::read_dir(folder) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => return Err(fail(folder)(error)),
-    };
-    if filled && !replace {
-        return Err(FolderError::NotEmpty {
-            path: folder.to_owned(),
-        });
-    }
-    let earlier = earlier(folder)?;
-    for file in files {
-        let path = folder.join(file);
-        // A link counts as a file, wherever it leads.
-        if path.symlink_metadata().is_ok() && !earlier.contains(file) {
-            return Err(FolderError::NotOurs { path });
-        }
-    }
-    for file in &earlier {
-        let path = folder.join(file);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(fail(&path)(error));
-            }
-            _ => {}
-        }
-    }
-    for file in files {
-        let path = folder.join(file);
-        let parent = path.parent().unwrap_or(folder);
-        fs::create_dir_all(parent).map_err(fail(parent))?;
-    }
+    claim.check()?;
+    claim.clear()?;
     let list = List {
         schema: SCHEMA.into(),
         files: files.iter().cloned().collect(),
     };
     let mut text = serde_json::to_string_pretty(&list).unwrap_or_default();
     text.push('\n');
-    let path = folder.join(LIST);
-    fs::write(&path, text).map_err(fail(&path))
+    write_whole(&folder.join(LIST), text.as_bytes())
 }
 
-/// What an earlier demonstration wrote here. A list that is not ours, or names files outside of the folder, lists nothing.
-fn earlier(folder: &Path) -> Result<BTreeSet<String>, FolderError> {
-    let path = folder.join(LIST);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        Err(source) => return Err(FolderError::Write { path, source }),
-    };
-    let list = serde_json::from_slice::<List>(&text)
-        .ok()
-        .filter(|list| list.schema == SCHEMA && list.files.iter().all(|f| inside(f)));
-    match list {
-        Some(list) => Ok(list.files),
-        None => Err(FolderError::NotOurs { path }),
-    }
+/// What an earlier demonstration wrote here. A list that is not ours, or names files outside of the folder, is refused.
+fn earlier(folder: &Path) -> Result<Vec<String>, FolderError> {
+    let ours = |list: &List| list.schema == SCHEMA && list.files.iter().all(|f| inside(f));
+    let list = read_own(&folder.join(LIST), MAKER, ours)?;
+    Ok(list.map_or_else(Vec::new, |list| list.files.into_iter().collect()))
 }
 
 /// True for a relative path that stays where it starts.
@@ -104,6 +59,8 @@ fn inside(file: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn names(names: &[&str]) -> Vec<String> {

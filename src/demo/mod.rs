@@ -13,8 +13,9 @@ use std::path::Path;
 use image::RgbImage;
 
 pub use counterfactuals::Kind;
-pub use folder::FolderError;
 pub use originals::Original;
+
+pub use crate::folder::FolderError;
 
 use crate::glyphs::{Atlas, GlyphError};
 use crate::images::{ImageError, read_manifest};
@@ -65,7 +66,7 @@ impl Default for Demo {
 /// Why a demonstration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    #[error(transparent)]
+    #[error("{0}")]
     Folder(#[from] FolderError),
     #[error(transparent)]
     Glyph(#[from] GlyphError),
@@ -79,7 +80,7 @@ pub enum DemoError {
     Image(#[from] ImageError),
     #[error(transparent)]
     Score(#[from] ScoreError),
-    #[error("{path}: cannot write: {reason}")]
+    #[error("{path}: cannot write: {reason}: check the path, its permissions and the space left")]
     Write { path: String, reason: String },
     #[error(
         "the classifier {CLASSIFIER} is right about {found} of {tried} glyphs only: its weights are damaged"
@@ -120,13 +121,17 @@ pub fn run(
     replace: bool,
     progress: score::Progress<'_>,
 ) -> Result<Outcome, DemoError> {
-    let names = file_names(demo);
-    folder::claim(out, &names, replace)?;
+    // Everything that can be missing is opened before anything is replaced.
     let classifier = Network::open(registry, CLASSIFIER)?;
+    let mut oracles = Vec::new();
+    for name in ORACLES {
+        oracles.push(Network::open(registry, name)?.judge());
+    }
     let (layout, dict) = (classifier.card.architecture, &classifier.loaded.dict);
     let atlas = Atlas::embedded()?;
     let net = build(layout, &Cpu, dict, &classifier.card.unet)?;
     let open = build(layout, &Candle, dict, &classifier.card.unet)?;
+    folder::claim(out, &file_names(demo), replace)?;
     let originals = originals::choose(demo, &atlas, net.as_ref())?;
     progress("originals", originals.len(), demo.originals);
     let mut made = Vec::new();
@@ -163,10 +168,6 @@ pub fn run(
 
     let mut pairing = read_manifest(&out.join(MANIFEST))?;
     score::order(&mut pairing);
-    let mut oracles = Vec::new();
-    for name in ORACLES {
-        oracles.push(Network::open(registry, name)?.judge());
-    }
     let inputs = Inputs {
         pairing,
         labels: Labels::new(classifier.card.labels.clone()),
@@ -270,4 +271,39 @@ fn sheet(
         })
         .collect();
     contact_sheet::draw(atlas, &sections, COLUMNS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_results_stay_if_a_network_is_missing() {
+        let root = tempfile::tempdir().unwrap();
+        let demo = Demo {
+            originals: 2,
+            seed: 0,
+        };
+        folder::claim(root.path(), &file_names(&demo), false).unwrap();
+        let scores = root.path().join("scores.json");
+        std::fs::write(&scores, "earlier").unwrap();
+        let oracle = ORACLES[ORACLES.len() - 1];
+        for name in [CLASSIFIER, oracle] {
+            let registry = Registry::open().unwrap().without(name);
+            let failed = run(&demo, &registry, root.path(), true, &mut |_, _, _| {});
+            assert!(matches!(failed, Err(DemoError::Weights(_))));
+            assert_eq!(std::fs::read(&scores).unwrap(), b"earlier");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named_with_what_to_do() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("nowhere/scores.json");
+        let error = write(&path, b"x").unwrap_err().to_string();
+        assert!(
+            error.contains("scores.json") && error.contains("permissions"),
+            "{error}"
+        );
+    }
 }

@@ -1,5 +1,5 @@
 //! A folder of glyph images: `images/NNNNNN.png`, `attributes.csv` with one row per image, and `dataset.json` with all
-//! settings.
+//! settings. While it is being written it holds `unfinished.json`, which says how many images are ours.
 //!
 //! Image i is a function of (settings, seed, i): it has the same bytes for any number of threads and any number of
 //! images. Which split it belongs to comes from a random order of all images, hence depends on their number too.
@@ -10,10 +10,22 @@ use std::path::{Path, PathBuf};
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder};
 use rayon::prelude::*;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Atlas, CHARACTERS, Drawing, Example, GlyphError, Model, World};
+use super::{Atlas, CHARACTERS, Drawing, Example, Fonts, GlyphError, Model, World};
+use crate::folder::{self, Claim, FolderError};
 use crate::stats::random::{Draws, Stream};
+
+/// The tables; a folder without them is not finished.
+const TABLES: [&str; 2] = ["attributes.csv", "dataset.json"];
+const SCHEMA: &str = "foil.glyphs/1";
+
+/// What is in the folder from before the first image until after the tables.
+const MARKER: &str = "unfinished.json";
+const MARKER_SCHEMA: &str = "foil.glyphs.unfinished/1";
+
+const MAKER: &str = "foil glyphs render";
 
 /// Images between two reports of progress.
 const CHUNK: usize = 1024;
@@ -22,7 +34,8 @@ const CHUNK: usize = 1024;
 pub const MOST_IMAGES: usize = 1_000_000;
 
 /// What an image is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Split {
     Train,
     Validation,
@@ -128,7 +141,7 @@ pub fn image(
 }
 
 /// Renders the images of `plan` into `folder`, which must be new or empty unless `replace`; then the images and tables
-/// of a former run are replaced. Returns the content of `dataset.json`.
+/// of a former run are replaced, finished or not, and files of others are left alone. Returns the content of `dataset.json`.
 pub fn write(
     atlas: &Atlas,
     plan: &Plan,
@@ -138,8 +151,8 @@ pub fn write(
 ) -> Result<Value, GlyphError> {
     plan.check()?;
     plan.model.check(atlas.font_count())?;
-    let images = prepare(folder, replace)?;
     let world = World::new(plan.model, plan.seed, atlas)?;
+    let images = prepare(folder, plan.n, replace)?;
     let splits = plan.shares.assign(plan.n, plan.seed);
     let mut examples = Vec::with_capacity(plan.n);
     for start in (0..plan.n).step_by(CHUNK) {
@@ -158,7 +171,7 @@ pub fn write(
                 std::fs::write(&path, bytes).map_err(fail)?;
                 Ok(example)
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, GlyphError>>()?;
         examples.extend(done);
         progress("images", examples.len(), plan.n);
     }
@@ -166,15 +179,10 @@ pub fn write(
     let summary = summary(atlas, plan, &world, &examples, &splits);
     let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
     text.push('\n');
-    for (name, bytes) in [
-        ("dataset.json", text.into_bytes()),
-        ("attributes.csv", table),
-    ] {
-        let (part, path) = (folder.join(format!("{name}.part")), folder.join(name));
-        std::fs::write(&part, bytes)
-            .and_then(|()| std::fs::rename(&part, &path))
-            .map_err(|source| GlyphError::Write { path, source })?;
-    }
+    let [attributes, dataset] = TABLES.map(|name| folder.join(name));
+    folder::write_whole(&dataset, text.as_bytes())?;
+    folder::write_whole(&attributes, &table)?;
+    folder::remove(&folder.join(MARKER))?;
     Ok(summary)
 }
 
@@ -182,43 +190,60 @@ fn file_name(index: usize) -> String {
     format!("{index:06}.png")
 }
 
-/// Makes `folder/images`; with `replace` removes the tables of a former run and the numbered images. The tables go
-/// first and are written last: a run that is interrupted leaves none that belongs to other images.
-fn prepare(folder: &Path, replace: bool) -> Result<PathBuf, GlyphError> {
-    let fail = |path: &Path| {
-        let path = path.to_owned();
-        |source| GlyphError::Write { path, source }
+/// The part of `dataset.json` and of the marker that says which files are ours.
+#[derive(Deserialize)]
+struct Made {
+    schema: String,
+    images: usize,
+}
+
+/// All files of a folder of `n` images, in the order in which they are removed. The tables go first and are written
+/// last: a run that is interrupted leaves none that belongs to other images.
+fn files(n: usize) -> Vec<String> {
+    let images = (0..n).map(|index| format!("images/{}", file_name(index)));
+    TABLES
+        .map(str::to_owned)
+        .into_iter()
+        .chain(images)
+        .collect()
+}
+
+/// Number of images that an earlier run made here, finished or not; `None` if there was none.
+fn earlier(folder: &Path) -> Result<Option<usize>, FolderError> {
+    let made = |name: &str, schema: &str| {
+        folder::read_own(&folder.join(name), MAKER, |made: &Made| {
+            made.schema == schema && made.images <= MOST_IMAGES
+        })
     };
-    let filled = match std::fs::read_dir(folder) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => return Err(fail(folder)(error)),
+    let finished = made("dataset.json", SCHEMA)?.map(|made| made.images);
+    let unfinished = made(MARKER, MARKER_SCHEMA)?.map(|made| made.images);
+    Ok(finished.max(unfinished))
+}
+
+/// Says which images are ours, so that they may be replaced if the run is interrupted.
+fn mark(folder: &Path, images: usize) -> Result<(), FolderError> {
+    let text = format!("{}\n", json!({"schema": MARKER_SCHEMA, "images": images}));
+    folder::write_whole(&folder.join(MARKER), text.as_bytes())
+}
+
+/// Makes `folder/images` for `n` images; with `replace` removes what an earlier run made.
+fn prepare(folder: &Path, n: usize, replace: bool) -> Result<PathBuf, FolderError> {
+    if !replace {
+        folder::expect_empty(folder, MAKER)?;
+    }
+    let earlier = earlier(folder)?;
+    let claim = Claim {
+        folder,
+        maker: MAKER,
+        files: &files(n),
+        earlier: &earlier.map(files).unwrap_or_default(),
     };
-    if filled && !replace {
-        return Err(GlyphError::NotEmpty {
-            path: folder.to_owned(),
-        });
-    }
-    let images = folder.join("images");
-    std::fs::create_dir_all(&images).map_err(fail(&images))?;
-    for name in ["dataset.json", "attributes.csv"] {
-        let path = folder.join(name);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(fail(&path)(error));
-            }
-            _ => {}
-        }
-    }
-    for entry in std::fs::read_dir(&images).map_err(fail(&images))? {
-        let path = entry.map_err(fail(&images))?.path();
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
-        let number = name.as_deref().and_then(|n| n.strip_suffix(".png"));
-        if number.is_some_and(|n| n.len() == 6 && n.bytes().all(|b| b.is_ascii_digit())) {
-            std::fs::remove_file(&path).map_err(fail(&path))?;
-        }
-    }
-    Ok(images)
+    claim.check()?;
+    folder::make(folder)?;
+    mark(folder, earlier.unwrap_or(0).max(n))?;
+    claim.clear()?;
+    mark(folder, n)?;
+    Ok(folder.join("images"))
 }
 
 /// A PNG of three equal channels.
@@ -276,6 +301,14 @@ fn quoted(text: &str) -> String {
     }
 }
 
+/// Which typefaces they are: those inside the program, or those of a folder.
+fn typefaces(fonts: &Fonts) -> Value {
+    match &fonts.folder {
+        None => json!("embedded"),
+        Some(folder) => json!({"folder": folder.to_string_lossy(), "sha256": fonts.sha256()}),
+    }
+}
+
 /// The content of `dataset.json`.
 fn summary(
     atlas: &Atlas,
@@ -295,13 +328,14 @@ fn summary(
     let of_split = |split: Split| splits.iter().filter(|s| **s == split).count();
     let of_label = |label: u8| examples.iter().filter(|e| e.label == label).count();
     json!({
-        "schema": "foil.glyphs/1",
+        "schema": SCHEMA,
         "foil": env!("CARGO_PKG_VERSION"),
         "protocol": model.protocol(),
         "images": plan.n,
         "seed": plan.seed,
         "size": plan.drawing.size,
         "fonts": faces.len(),
+        "typefaces": typefaces(atlas.fonts()),
         "pixel_noise": plan.drawing.pixel_noise,
         "model": {
             "characters": model.characters,
@@ -349,6 +383,11 @@ mod tests {
         let in_first_half = splits[..500].iter().filter(|s| **s == Split::Train).count();
         // Hypergeometric with standard deviation 7.7.
         assert!((260..340).contains(&in_first_half), "{in_first_half}");
+        // The table is read by the names it is written with.
+        for split in Split::ALL {
+            let read: Split = serde_json::from_value(json!(split.name())).unwrap();
+            assert_eq!(read, split);
+        }
         let published = Shares::published().assign(7, 0);
         assert_eq!(published.iter().filter(|s| **s == Split::Train).count(), 6);
         assert!(!published.contains(&Split::Test));
@@ -398,7 +437,10 @@ mod tests {
         };
         render(5, false).unwrap();
         std::fs::write(folder.path().join("images/notes.txt"), "mine").unwrap();
-        assert!(matches!(render(2, false), Err(GlyphError::NotEmpty { .. })));
+        assert!(matches!(
+            render(2, false),
+            Err(GlyphError::Folder(FolderError::NotEmpty { .. }))
+        ));
         render(2, true).unwrap();
         let mut names: Vec<_> = std::fs::read_dir(folder.path().join("images"))
             .unwrap()
@@ -406,6 +448,74 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["000000.png", "000001.png", "notes.txt"]);
+    }
+
+    #[test]
+    fn files_of_others_are_never_replaced() {
+        let atlas = Atlas::embedded().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let render = |n| {
+            let done = write(&atlas, &plain_plan(n), root.path(), true, &mut |_, _, _| {});
+            done.map_err(|error| error.to_string())
+        };
+        std::fs::create_dir(at("images")).unwrap();
+        // Without a table of ours nothing is ours, and neither is what has another one's name.
+        for (name, content) in [
+            ("images/000001.png", "mine"),
+            ("attributes.csv", "mine"),
+            ("dataset.json", "{\"schema\": \"other\", \"images\": 9}"),
+            ("unfinished.json", "mine"),
+        ] {
+            std::fs::write(at(name), content).unwrap();
+            let refused = render(3).unwrap_err();
+            assert!(refused.contains(name), "{refused}");
+            assert!(
+                refused.contains("not made by `foil glyphs render`"),
+                "{refused}"
+            );
+            assert_eq!(std::fs::read_to_string(at(name)).unwrap(), content);
+            std::fs::remove_file(at(name)).unwrap();
+        }
+        std::fs::write(at("images/000007.png"), "mine").unwrap();
+        render(3).unwrap();
+        // With one, its images are, and no others.
+        let refused = render(8).unwrap_err();
+        assert!(refused.contains("000007.png"), "{refused}");
+        assert!(at("images/000002.png").exists() && at("dataset.json").exists());
+        render(2).unwrap();
+        assert!(!at("images/000002.png").exists() && !at(MARKER).exists());
+        assert_eq!(std::fs::read(at("images/000007.png")).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn an_interrupted_run_stays_replaceable() {
+        let atlas = Atlas::embedded().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let render = |n, replace| {
+            write(
+                &atlas,
+                &plain_plan(n),
+                root.path(),
+                replace,
+                &mut |_, _, _| {},
+            )
+        };
+        // As a run of 5 leaves it that is killed after two images.
+        prepare(root.path(), 5, false).unwrap();
+        for name in ["images/000000.png", "images/000004.png"] {
+            std::fs::write(at(name), "half").unwrap();
+        }
+        assert!(render(3, false).is_err());
+        render(3, true).unwrap();
+        assert!(!at("images/000004.png").exists() && at("attributes.csv").exists());
+        // A replacement that is killed while it removes the images of the run before.
+        mark(root.path(), 3).unwrap();
+        std::fs::remove_file(at("dataset.json")).unwrap();
+        std::fs::remove_file(at("attributes.csv")).unwrap();
+        render(2, true).unwrap();
+        assert!(!at("images/000002.png").exists() && !at(MARKER).exists());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::folder::FolderError;
+
 /// Why glyphs could not be read, drawn or written.
 #[derive(Debug, thiserror::Error)]
 pub enum GlyphError {
@@ -48,6 +50,14 @@ pub enum GlyphError {
         /// The characters, separated by spaces.
         characters: String,
     },
+    /// Two files that draw the same.
+    #[error("{} and {}: expected different typefaces, found the same outlines in both: remove one", first.display(), second.display())]
+    SameTypeface {
+        /// One file.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
     /// The outlines inside the program are damaged.
     #[error("the typefaces inside the program are damaged ({0}): build it again")]
     Embedded(&'static str),
@@ -69,12 +79,9 @@ pub enum GlyphError {
         /// What was given.
         found: String,
     },
-    /// A folder that holds something already.
-    #[error("{}: expected an empty or new folder, found files in it: name another one, or replace its images with --force", path.display())]
-    NotEmpty {
-        /// The folder.
-        path: PathBuf,
-    },
+    /// A folder that cannot be used.
+    #[error("{0}")]
+    Folder(#[from] FolderError),
     /// A file or folder that cannot be written.
     #[error("{}: cannot write: {source}: check the path, its permissions and the space left", path.display())]
     Write {

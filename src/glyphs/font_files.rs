@@ -35,7 +35,18 @@ pub(super) fn read_folder(folder: &Path) -> Result<Vec<Face>, GlyphError> {
         });
     }
     paths.sort();
-    paths.iter().map(|path| read_file(path)).collect()
+    let mut faces: Vec<Face> = Vec::with_capacity(paths.len());
+    for path in &paths {
+        let face = read_file(path)?;
+        if let Some(same) = faces.iter().position(|f| f.outlines == face.outlines) {
+            return Err(GlyphError::SameTypeface {
+                first: paths[same].clone(),
+                second: path.clone(),
+            });
+        }
+        faces.push(face);
+    }
+    Ok(faces)
 }
 
 fn read_file(path: &Path) -> Result<Face, GlyphError> {

@@ -21,12 +21,13 @@
 //! curve midway between them, as in TrueType.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::read::ZlibDecoder;
 
 use super::outline::{Contour, Outline};
 use super::{CHARACTERS, GlyphError, font_files};
+use crate::weights::sha256;
 
 static EMBEDDED: &[u8] = include_bytes!(concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -48,6 +49,8 @@ pub struct Face {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fonts {
     pub faces: Vec<Face>,
+    /// Where they come from, as it was named; `None` for those inside the program.
+    pub folder: Option<PathBuf>,
 }
 
 impl Fonts {
@@ -58,7 +61,35 @@ impl Fonts {
 
     /// All typefaces (.ttf, .otf) of a folder in the order of their file names; at least two.
     pub fn from_folder(folder: &Path) -> Result<Self, GlyphError> {
-        font_files::read_folder(folder).map(|faces| Self { faces })
+        font_files::read_folder(folder).map(|faces| Self {
+            faces,
+            folder: Some(folder.to_owned()),
+        })
+    }
+
+    /// SHA-256 of names and outlines: the same typefaces give the same value, whatever their files are called.
+    pub fn sha256(&self) -> String {
+        let mut bytes = Vec::new();
+        let number = |bytes: &mut Vec<u8>, value: usize| bytes.extend((value as u64).to_le_bytes());
+        for face in &self.faces {
+            number(&mut bytes, face.name.len());
+            bytes.extend(face.name.as_bytes());
+            for outline in &face.outlines {
+                number(&mut bytes, outline.contours.len());
+                for contour in &outline.contours {
+                    number(&mut bytes, contour.pieces.len());
+                    for points in std::iter::once(vec![contour.start])
+                        .chain(contour.pieces.iter().map(|piece| piece.points().collect()))
+                    {
+                        number(&mut bytes, points.len());
+                        for value in points.into_iter().flatten() {
+                            bytes.extend(value.to_le_bytes());
+                        }
+                    }
+                }
+            }
+        }
+        sha256(&bytes)
     }
 
     fn unpack(packed: &[u8]) -> Result<Self, &'static str> {
@@ -87,7 +118,10 @@ impl Fonts {
         if !reader.rest.is_empty() {
             return Err("bytes left over");
         }
-        Ok(Self { faces })
+        Ok(Self {
+            faces,
+            folder: None,
+        })
     }
 }
 
@@ -172,6 +206,21 @@ mod tests {
             let drawn = face.outlines.iter().all(|o| !o.contours.is_empty());
             assert!(drawn, "{}", face.name);
         }
+    }
+
+    #[test]
+    fn the_checksum_is_of_names_and_outlines() {
+        let fonts = Fonts::embedded().unwrap();
+        assert_eq!(fonts.sha256(), Fonts::embedded().unwrap().sha256());
+        let mut elsewhere = fonts.clone();
+        elsewhere.folder = Some("fonts".into());
+        assert_eq!(fonts.sha256(), elsewhere.sha256());
+        let mut renamed = fonts.clone();
+        renamed.faces[3].name.push('x');
+        assert_ne!(fonts.sha256(), renamed.sha256());
+        let mut moved = fonts.clone();
+        moved.faces[47].outlines[47].contours[0].start[1] += 1.0;
+        assert_ne!(fonts.sha256(), moved.sha256());
     }
 
     #[test]

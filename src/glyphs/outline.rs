@@ -33,7 +33,7 @@ pub struct Outline {
 }
 
 impl Piece {
-    fn points(&self) -> impl Iterator<Item = Point> {
+    pub(super) fn points(&self) -> impl Iterator<Item = Point> + use<> {
         let (points, count) = match *self {
             Piece::Line(end) => ([end; 3], 1),
             Piece::Quadratic(control, end) => ([control, end, end], 2),

@@ -43,8 +43,8 @@ pub enum ImageError {
     },
     /// The header declares more pixels than the limit allows; nothing was allocated.
     #[error(
-        "{}: expected at most {max_pixels} pixels, found {width}x{height} = {}: if the file is to be trusted, raise the \
-         limit with --max-pixels, otherwise scale it down",
+        "{}: expected at most {max_pixels} pixels, found {width}x{height} = {}: scale it down, or, if the file is to be \
+         trusted, raise the limit of `foil score` with --max-pixels",
         path.display(), u128::from(*width) * u128::from(*height)
     )]
     TooLarge {
@@ -86,8 +86,7 @@ pub enum ImageError {
     },
     /// A damaged or truncated file.
     #[error(
-        "{}: expected a sound {format} file, found a damaged or truncated one ({reason}): make or copy it again, or skip \
-         such files with --skip-bad",
+        "{}: expected a sound {format} file, found a damaged or truncated one ({reason}): make or copy it again",
         path.display()
     )]
     Corrupt {

@@ -6,17 +6,10 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::error::{Result, TrainError};
+pub use crate::glyphs::dataset::Split;
 use crate::images::{self, Limits};
+use crate::shell;
 use crate::tensor::Array;
-
-/// Which part of the data an image belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Split {
-    Train,
-    Validation,
-    Test,
-}
 
 /// A row of `attributes.csv`; further columns are not needed here.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -196,6 +189,9 @@ fn render_command(summary: &serde_json::Value) -> Option<String> {
     let shares = summary.pointer("/split_percent")?.as_array()?;
     let shares = shares.iter().map(shortest).collect::<Option<Vec<_>>>()?;
     words.push(format!("--split {}", shares.join(",")));
+    if let Some(folder) = summary.pointer("/typefaces/folder") {
+        words.push(format!("--fonts {}", shell::word(folder.as_str()?)));
+    }
     Some(words.join(" "))
 }
 
@@ -251,6 +247,13 @@ mod tests {
              --label-noise 0.05 --inverse 0.5 --scale 0.7 --scale-spread 0.1 --rotation-spread 0.3 --translation 0.9 \
              --protocol exact --split 60,20,20"
         );
+        // With typefaces of a folder.
+        let path = folder.path().join("dataset.json");
+        let own = std::fs::read_to_string(&path).unwrap();
+        let from = own.replace(r#""embedded""#, r#"{"folder": "my fonts", "sha256": "0"}"#);
+        std::fs::write(&path, from).unwrap();
+        let described = Data::read(folder.path()).unwrap().description;
+        assert_eq!(described, data.description.clone() + " --fonts 'my fonts'");
         // Another pixel, or another label, makes other data.
         let file = folder.path().join("images/000002.png");
         let mut image = image::open(&file).unwrap().to_rgb8();

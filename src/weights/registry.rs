@@ -113,6 +113,13 @@ impl Registry {
         Ok(())
     }
 
+    /// The same without one card.
+    #[cfg(test)]
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.cards.retain(|card| !card.is_named(name));
+        self
+    }
+
     /// All cards: the program's, then the user's by file name.
     pub fn cards(&self) -> impl Iterator<Item = &Card> {
         self.cards.iter()

@@ -109,6 +109,29 @@ fn the_folder_holds_all_that_a_person_wants_to_see() {
     assert_eq!(first["groups"], again["groups"]);
 }
 
+/// A shell takes the command it prints, whatever the folder is called.
+#[cfg(unix)]
+#[test]
+fn the_command_it_prints_is_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--n", "2", "--out", "my demo's"];
+    let printed = succeeds(&demo(folder.path(), &args));
+    let command = printed.lines().last().unwrap();
+    let words = command.strip_prefix("foil ").unwrap();
+    let program = foil(folder.path());
+    let mut shell = std::process::Command::new("sh");
+    let again = shell
+        .current_dir(folder.path())
+        .envs(program.get_envs().filter_map(|(k, v)| Some((k, v?))))
+        .arg("-c")
+        .arg(format!("\"$0\" {words} --metrics l1 --quiet --json"))
+        .arg(program.get_program())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&again.stderr);
+    assert!(again.status.success(), "{command}: {stderr}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_files() {
     let folder = tempfile::tempdir().unwrap();

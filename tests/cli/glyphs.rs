@@ -55,6 +55,7 @@ fn renders_images_and_a_table_of_attributes() {
     let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(printed["images"], 25);
     assert_eq!(printed["seed"], 3);
+    assert_eq!(printed["typefaces"], "embedded");
     assert_eq!(printed["splits"]["train"], 15);
     for label in ["label_0", "label_1"] {
         assert_eq!(
@@ -142,12 +143,50 @@ fn refuses_a_folder_that_holds_something_unless_forced() {
     std::fs::create_dir(folder.path().join("out")).unwrap();
     std::fs::write(folder.path().join("out/mine.txt"), "keep").unwrap();
     let few = ["--n", "2", "--spurious", "0"];
-    fails(&render(&folder, "out", &few), 1, &["out", "--force"]);
+    // As in `foil demo`, the command line is at fault.
+    fails(&render(&folder, "out", &few), 2, &["out", "--force"]);
     assert!(!folder.path().join("out/images").exists());
     succeeds(&render(&folder, "out", &[&few[..], &["--force"]].concat()));
     assert!(folder.path().join("out/mine.txt").exists());
     std::fs::write(folder.path().join("file"), "").unwrap();
-    fails(&render(&folder, "file", &few), 1, &["file"]);
+    fails(&render(&folder, "file", &few), 1, &["file", "permissions"]);
+}
+
+#[test]
+fn files_of_others_are_never_replaced() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(at("mypics/images")).unwrap();
+    std::fs::write(at("mypics/images/123456.png"), "mine").unwrap();
+    let few = ["--n", "2", "--size", "16", "--spurious", "0", "--force"];
+    succeeds(&render(&folder, "mypics", &few));
+    assert_eq!(
+        std::fs::read(at("mypics/images/123456.png")).unwrap(),
+        b"mine"
+    );
+    std::fs::create_dir(at("tables")).unwrap();
+    std::fs::write(at("tables/attributes.csv"), "mine").unwrap();
+    let refused = render(&folder, "tables", &few);
+    fails(
+        &refused,
+        1,
+        &["attributes.csv", "not made by", "move it away"],
+    );
+    assert_eq!(std::fs::read(at("tables/attributes.csv")).unwrap(), b"mine");
+    assert!(!at("tables/images").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_another_folder_is_not_followed() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let few = ["--n", "2", "--size", "16", "--spurious", "0", "--force"];
+    succeeds(&render(&folder, "out", &few));
+    std::fs::rename(at("out/images"), at("precious")).unwrap();
+    std::os::unix::fs::symlink(at("precious"), at("out/images")).unwrap();
+    fails(&render(&folder, "out", &few), 1, &["out/images", "link"]);
+    assert!(at("precious/000001.png").exists() && at("out/attributes.csv").exists());
 }
 
 /// A run that breaks off leaves no table that belongs to other images.
@@ -210,6 +249,17 @@ fn draws_with_the_typefaces_of_a_folder() {
     assert_eq!(printed["fonts"], 2);
     let table = std::fs::read_to_string(folder.path().join("out/attributes.csv")).unwrap();
     assert!(table.contains("Foil Blocks") && table.contains("Foil Diamonds"));
+    // Which they were, wherever they lie.
+    assert_eq!(printed["typefaces"]["folder"], fonts.to_str().unwrap());
+    let sum = printed["typefaces"]["sha256"].clone();
+    assert_eq!(sum.as_str().unwrap().len(), 64);
+    let moved = folder.path().join("elsewhere");
+    std::fs::rename(&fonts, &moved).unwrap();
+    let again = with_fonts(&folder, &moved, &["--n", "3", "--json", "--force"]);
+    succeeds(&again);
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["typefaces"]["sha256"], sum);
+    assert_eq!(again["typefaces"]["folder"], moved.to_str().unwrap());
 }
 
 #[test]
@@ -241,6 +291,16 @@ fn says_which_typeface_is_damaged() {
 }
 
 #[test]
+fn a_typeface_counts_once() {
+    let folder = folder();
+    let fonts = fonts(&folder, &["blocks.ttf", "diamonds.otf"]);
+    std::fs::copy(fonts.join("blocks.ttf"), fonts.join("same.ttf")).unwrap();
+    let output = with_fonts(&folder, &fonts, &[]);
+    fails(&output, 1, &["blocks.ttf", "same.ttf", "same outlines"]);
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
 fn says_which_characters_a_typeface_lacks() {
     let folder = folder();
     let fonts = fonts(&folder, &["blocks.ttf", "lacking.ttf"]);
@@ -267,4 +327,22 @@ fn draws_a_contact_sheet() {
     assert_eq!((image.width(), image.height()), (112, 80));
     fails(&sheet(&["--rows", "99"]), 2, &["--rows"]);
     fails(&sheet(&["--cell", "3"]), 2, &["--cell"]);
+}
+
+#[test]
+fn a_contact_sheet_is_called_what_it_is() {
+    let folder = folder();
+    let sheet = |name: &str| {
+        foil(folder.path())
+            .current_dir(folder.path())
+            .args(["glyphs", "sheet", "--rows", "2", "--columns", "2", "--out"])
+            .arg(name)
+            .output()
+            .unwrap()
+    };
+    for name in ["sheet.jpg", "sheet", "sheet.png.webp"] {
+        fails(&sheet(name), 2, &[name, ".png"]);
+        assert!(!folder.path().join(name).exists());
+    }
+    succeeds(&sheet("sheet.PNG"));
 }

@@ -18,6 +18,32 @@ fn a_missing_or_empty_folder_is_named() {
     fails(&folders.score(&[]), 1, &["counterfactuals"]);
 }
 
+/// Notes and errors that nobody can read change nothing but that.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_error_is_no_reason_to_stop() {
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let folders = Folders::with_pairs(2, 32);
+    folders.save("originals", "alone.png", &picture(1, 32, 0));
+    let mut score = folders.command(&["--metrics", "l1"]);
+    assert_eq!(score.stderr(full()).status().unwrap().code(), Some(0));
+    let mut render = foil(&folders.path("home"));
+    render.args(["glyphs", "render", "--n", "5", "--spurious", "0", "--out"]);
+    render.arg(folders.path("glyphs")).stderr(full());
+    assert_eq!(render.status().unwrap().code(), Some(0));
+    assert!(folders.path("glyphs/attributes.csv").exists());
+    // Again: the folder is not empty any more.
+    assert_eq!(render.status().unwrap().code(), Some(2));
+    let mut forced = folders.command(&[]);
+    forced.env("FOIL_CPU", "abacus").stderr(full());
+    assert_eq!(forced.status().unwrap().code(), Some(2));
+}
+
 #[test]
 fn two_files_of_one_stem_are_both_named() {
     let folders = Folders::with_pairs(1, 64);

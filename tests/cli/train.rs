@@ -40,6 +40,18 @@ fn train(folder: &Path, kind: &str, name: &str, more: &[&str]) -> Output {
         .unwrap()
 }
 
+#[test]
+fn a_truncated_image_is_named_without_flags_that_train_does_not_have() {
+    let folder = world();
+    let image = folder.path().join("data/images/000003.png");
+    let whole = std::fs::read(&image).unwrap();
+    std::fs::write(&image, &whole[..whole.len() / 2]).unwrap();
+    let output = train(folder.path(), "oracle", "net", &["--steps", "1"]);
+    fails(&output, 1, &["000003.png", "make or copy it again"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("--skip-bad"), "{stderr}");
+}
+
 fn printed(output: &Output) -> serde_json::Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");

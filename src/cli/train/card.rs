@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::{Finished, Task};
+use crate::shell;
 use crate::train;
 use crate::weights::sha256;
 
@@ -81,15 +82,7 @@ fn quoted(text: &str) -> String {
 
 /// The command line as one would type it in a shell, without the place of the program.
 fn command(args: impl Iterator<Item = std::ffi::OsString>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
-    let word = |arg: std::ffi::OsString| {
-        let arg = arg.to_string_lossy().into_owned();
-        match !arg.is_empty() && arg.chars().all(plain) {
-            true => arg,
-            false => format!("'{}'", arg.replace('\'', "'\\''")),
-        }
-    };
-    let words = args.skip(1).map(word);
+    let words = args.skip(1).map(|arg| shell::word(&arg.to_string_lossy()));
     ["foil".to_owned()]
         .into_iter()
         .chain(words)

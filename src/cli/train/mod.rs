@@ -143,7 +143,7 @@ impl CommonArgs {
             format!("{out} is there: --force replaces it")
         } else {
             if self.resume && !self.quiet {
-                eprintln!("no {}: beginning anew", checkpoint.display());
+                super::say(&format!("no {}: beginning anew", checkpoint.display()));
             }
             return Ok(());
         };
