@@ -6,6 +6,7 @@ mod glyphs;
 mod inputs;
 mod metric;
 mod odd_files;
+mod readme;
 mod real_weights;
 mod resume;
 mod score;
