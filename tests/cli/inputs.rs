@@ -1,5 +1,7 @@
 //! Wrong input: a clear message, the right exit code, never a panic.
 
+use std::process::Stdio;
+
 use crate::folders::{Folders, fails, foil, picture};
 
 #[test]
@@ -31,8 +33,17 @@ fn a_full_standard_error_is_no_reason_to_stop() {
     let folders = Folders::with_pairs(2, 32);
     folders.save("originals", "alone.png", &picture(1, 32, 0));
     let mut score = folders.command(&["--metrics", "l1"]);
-    assert_eq!(score.stderr(full()).status().unwrap().code(), Some(0));
+    assert_eq!(
+        score
+            .stdout(Stdio::null())
+            .stderr(full())
+            .status()
+            .unwrap()
+            .code(),
+        Some(0)
+    );
     let mut render = foil(&folders.path("home"));
+    render.stdout(Stdio::null());
     render.args(["glyphs", "render", "--n", "5", "--spurious", "0", "--out"]);
     render.arg(folders.path("glyphs")).stderr(full());
     assert_eq!(render.status().unwrap().code(), Some(0));

@@ -14,13 +14,14 @@ fn readme() -> String {
 }
 
 /// The cards of the glyph networks by name.
-fn cards() -> BTreeMap<String, toml::Value> {
+fn cards() -> BTreeMap<String, toml::Table> {
     let files = std::fs::read_dir(root().join("weights/glyphs")).unwrap();
     let paths = files.map(|entry| entry.unwrap().path());
     paths
         .filter(|path| path.extension().is_some_and(|e| e == "toml"))
         .map(|path| {
-            let card: toml::Value = std::fs::read_to_string(path).unwrap().parse().unwrap();
+            let text = std::fs::read_to_string(path).unwrap();
+            let card: toml::Table = toml::from_str(&text).unwrap();
             (card["name"].as_str().unwrap().to_owned(), card)
         })
         .collect()
@@ -59,7 +60,7 @@ fn rounds(written: &str, value: f64) -> bool {
 }
 
 /// What is wrong with a row, if anything.
-fn fault(row: &[String], card: &toml::Value) -> Option<String> {
+fn fault(row: &[String], card: &toml::Table) -> Option<String> {
     let [name, _, architecture, found, time] = row else {
         return Some(format!("expected 5 cells: {row:?}"));
     };
@@ -140,7 +141,16 @@ fn the_sizes_of_images_are_those_the_program_takes() {
     for (size, code) in [("7", 2), ("8", 0), ("512", 0), ("513", 2)] {
         let output = foil(folder.path())
             .args([
-                "glyphs", "render", "--quiet", "--n", "1", "--size", size, "--out",
+                "glyphs",
+                "render",
+                "--quiet",
+                "--spurious",
+                "0",
+                "--n",
+                "1",
+                "--size",
+                size,
+                "--out",
             ])
             .arg(folder.path().join(size))
             .output()
