@@ -34,8 +34,10 @@ pub struct Progress {
     /// Steps done, and of all.
     pub step: usize,
     pub steps: usize,
-    /// Mean of the latest losses, which a resumed run goes on with.
+    /// Of this step.
     pub loss: f32,
+    /// Mean of the latest losses, which a resumed run goes on with.
+    pub mean_loss: f32,
 }
 
 /// A finished run.
@@ -157,12 +159,13 @@ pub fn run<N>(
             let decay = decay.min((1.0 + step as f64) / (10.0 + step as f64));
             mix(average, &training.values(&state.weights)?, decay);
         }
-        let loss = state.loss.map_or(value, |mean| 0.98 * mean + 0.02 * value);
-        state.loss = Some(loss);
+        let mean_loss = state.loss.map_or(value, |mean| 0.98 * mean + 0.02 * value);
+        state.loss = Some(mean_loss);
         report(Progress {
             step: state.step,
             steps: plan.steps,
-            loss,
+            loss: value,
+            mean_loss,
         });
         if let Some((path, every)) = &plan.checkpoint
             && (state.step.is_multiple_of((*every).max(1)) || state.step == plan.steps)

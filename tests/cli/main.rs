@@ -2,6 +2,7 @@
 
 mod demo;
 mod folders;
+mod generate;
 mod glyphs;
 mod inputs;
 mod metric;

@@ -105,6 +105,10 @@ fn geometries() -> Vec<(Conv, [usize; 3])> {
         (Conv::square(16, 16, 3).padding(1), [1, 5, 8]),
         // More outputs than a block of the weight gradient, and more channels than two registers.
         (Conv::square(3, 70, 3).stride(2), [1, 5, 5]),
+        // The same with sums in registers: strides, groups, linear layers.
+        (Conv::square(16, 70, 3).padding(1).stride(2), [1, 5, 4]),
+        (Conv::square(32, 6, 3).padding(1).groups(2), [1, 4, 3]),
+        (Conv::linear(16, 70), [3, 1, 1]),
         (Conv::square(40, 40, 3).padding(1).groups(40), [1, 3, 4]),
         (Conv::linear(5, 7), [4, 1, 1]),
         (

@@ -12,16 +12,16 @@ use crate::difference::{coarse, weighted_sum};
 fn gradients(n: usize) -> Vec<Vec<u32>> {
     let b = Candle;
     let device = candle_core::Device::Cpu;
-    let x = b.variable(&coarse("x", [n, 24, 21, 34])).unwrap();
+    let x = b.variable(&coarse("x", [n, 48, 21, 34])).unwrap();
     let var = |name: &str, shape: &[usize]| {
         Var::from_slice(&coarse(name, shape).data, shape, &device).unwrap()
     };
-    let weight = var("trained", &[24, 24, 3, 3]);
-    let bias = var("bias", &[24]);
-    let (gain, offset) = (var("gain", &[24]), var("offset", &[24]));
+    let weight = var("trained", &[48, 48, 3, 3]);
+    let bias = var("bias", &[48]);
+    let (gain, offset) = (var("gain", &[48]), var("offset", &[48]));
     let norm = Norm {
-        weight: coarse("w", [24]).data,
-        bias: coarse("b", [24]).data,
+        weight: coarse("w", [48]).data,
+        bias: coarse("b", [48]).data,
         epsilon: 1e-5,
         ..Default::default()
     };
@@ -36,7 +36,7 @@ fn gradients(n: usize) -> Vec<Vec<u32>> {
     };
     let start = Tensor::new(x.as_tensor()).unwrap();
     let trained = b
-        .prepare_trainable(Conv::square(24, 24, 3).padding(1), &weight, Some(&bias))
+        .prepare_trainable(Conv::square(48, 48, 3).padding(1), &weight, Some(&bias))
         .unwrap();
     let h = b.conv(&start, &trained, None).unwrap();
     let in_training = TrainableNorm {
@@ -56,12 +56,12 @@ fn gradients(n: usize) -> Vec<Vec<u32>> {
     let h = b
         .conv(
             &h,
-            &prepare(Conv::square(24, 24, 3).padding(1)),
+            &prepare(Conv::square(48, 48, 3).padding(1)),
             Some(&start),
         )
         .unwrap();
     let h = b.add(&h, &mean).unwrap();
-    let depthwise = prepare(Conv::square(24, 24, 3).padding(1).groups(24));
+    let depthwise = prepare(Conv::square(48, 48, 3).padding(1).groups(48));
     let h = b.conv(&h, &depthwise, None).unwrap();
     let h = b.group_norm(&h, 4, &norm, None, Activation::Gelu).unwrap();
     let h = b.pool(&h, Pool::max(3, 2)).unwrap();
@@ -69,13 +69,13 @@ fn gradients(n: usize) -> Vec<Vec<u32>> {
     let h = b
         .conv(
             &h,
-            &prepare(Conv::square(24, 24, 3).padding(1).stride(2)),
+            &prepare(Conv::square(48, 48, 3).padding(1).stride(2)),
             None,
         )
         .unwrap();
     let h = b.resize(&h, 13, 12, Resize::HalfPixel).unwrap();
     let h = b.pool(&h, Pool::mean(3, 1).padding(1)).unwrap();
-    let tokens = b.view(&h, Shape::new(n, 1, 13 * 12, 24)).unwrap();
+    let tokens = b.view(&h, Shape::new(n, 1, 13 * 12, 48)).unwrap();
     let attention = Attention {
         heads: 2,
         layout: QkvLayout::PerHead,
@@ -85,15 +85,15 @@ fn gradients(n: usize) -> Vec<Vec<u32>> {
         .layer_norm(
             &mixed,
             &Norm {
-                weight: norm.weight[..8].to_vec(),
-                bias: norm.bias[..8].to_vec(),
+                weight: norm.weight[..16].to_vec(),
+                bias: norm.bias[..16].to_vec(),
                 epsilon: 1e-5,
                 ..Default::default()
             },
         )
         .unwrap();
     let map = b
-        .feature_distance(&mixed, &other, &coarse("head", [8]).data)
+        .feature_distance(&mixed, &other, &coarse("head", [16]).data)
         .unwrap();
     let (loss, _) = weighted_sum(&map);
     let grads = loss.backward().unwrap();

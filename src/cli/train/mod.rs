@@ -275,7 +275,7 @@ impl<'a> Task<'a> {
                 loss(training, net, &chosen, step)
             },
             |progress| {
-                let now = format!("loss {:.4}", progress.loss);
+                let now = format!("loss {:.4}", progress.mean_loss);
                 bar.update_with("steps", progress.step, progress.steps, &now);
             },
         )?;

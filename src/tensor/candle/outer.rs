@@ -4,8 +4,8 @@
 use super::matmul::Matrix;
 use crate::tensor::cpu::simd::{Lanes, for_each_lanes};
 
-/// Rows whose products are summed in registers before they are added to the result: both matrices stay in the second
-/// cache meanwhile.
+/// Rows whose products are summed in registers before they are added to the result: so many of `a`, and of a strip of
+/// `b`, stay in the second cache.
 const RUN: usize = 256;
 /// Columns of `b` must be a multiple of this.
 pub const COLUMNS: usize = 16;
@@ -90,11 +90,14 @@ impl Tile<'_, '_> {
             for p in self.rows.clone() {
                 let a = self.a.data.as_ptr().add(p * self.a.row_stride + self.i);
                 let b = self.b.data.as_ptr().add(p * self.b.row_stride + self.j);
-                let b: [V; J] = std::array::from_fn(|k| V::load(b.add(k * V::COUNT)));
+                let mut strip = [V::splat(0.0); J];
+                for (k, to) in strip.iter_mut().enumerate() {
+                    *to = V::load(b.add(k * V::COUNT));
+                }
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let a = V::splat(*a.add(i));
-                    for (sum, b) in sums.iter_mut().zip(b) {
-                        *sum = sum.plus_product(a, b);
+                    for (sum, b) in sums.iter_mut().zip(&strip) {
+                        *sum = sum.plus_product(a, *b);
                     }
                 }
             }
@@ -117,7 +120,7 @@ mod tests {
     /// Values that every sum of 300 products holds exactly.
     fn small(rows: usize, stride: usize, seed: usize) -> Vec<f32> {
         (0..rows * stride)
-            .map(|i| ((i * 7 + seed) % 5) as f32 - 2.0)
+            .map(|i| ((i * 7 + seed) % 11) as f32 - 5.0)
             .collect()
     }
 
@@ -132,7 +135,8 @@ mod tests {
             (32, 64),
             (47, 16),
         ] {
-            let (rows, stride) = (300, 100);
+            // Other values in every row: the stride has no factor in common with their period.
+            let (rows, stride) = (300, 101);
             let (a, b) = (small(rows, stride, 1), small(rows, stride, 2));
             let mut out = vec![1.0; columns * wide];
             outer(

@@ -1,8 +1,8 @@
 //! Convolution: weights packed once for this machine, and the choice between the ways to compute it.
 //!
 //! Dense convolutions run directly (`direct`) or, 3×3 and 5×5 with stride 1, by Winograd's minimal filtering
-//! (`winograd`); one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the other dense
-//! ones with long sums (`amx`). The choice depends on the layer and on the size of one image only, never on the batch:
+//! (`winograd`); one filter per channel has its own kernel (`depthwise`); in fast mode AMX tiles take the dense ones
+//! with long sums that Winograd's usual tiles do not suit (`amx`). The choice depends on the layer and on the size of one image only, never on the batch:
 //! an image gives the same bits in any company.
 
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
 //! Winograd's minimal filtering with tiles of 6×6 inputs: F(4×4, 3×3), 36 products for 16 outputs instead of 144, and
 //! F(2×2, 5×5), 36 for 4 outputs instead of 100. Small images with many channels have tiles of 4×4 inputs: F(2×2, 3×3),
-//! 16 products for 4 outputs instead of 36, with weights that are twice as large and not four times.
+//! 16 products for 4 outputs instead of 36, with weights that are 1.8 times as large and not four times.
 //!
 //! Tiles (of all images of the batch, one after another) are transformed, multiplied with transformed weights as 36 (or
 //! 16) matrix products on the micro-kernel of `tile`, and transformed back to outputs. Weights are transformed in f64 and
@@ -27,7 +27,7 @@ const TILES: usize = 48;
 const CHANNELS: usize = 64;
 /// Input channels multiplied in one go.
 const CHUNK: usize = 256;
-/// Distance that keeps the 36 matrices out of each other's cache sets.
+/// Distance that keeps the matrices of all points out of each other's cache sets.
 const SKEW: usize = 16;
 
 /// The interpolation points, besides 0 and ∞, are `±A` and `±B`.
@@ -193,7 +193,7 @@ pub fn run(
         1 => (tiles / (together / 2)).clamp(1, threads),
         many => many.next_multiple_of(threads).min(tiles / (together / 4)),
     };
-    let size = tiles.div_ceil(pieces);
+    let each = tiles.div_ceil(pieces);
     // Fewer pieces than threads are cut by outputs instead; their inputs are then transformed more than once.
     let cuts = if pieces >= threads {
         1
@@ -202,10 +202,10 @@ pub fn run(
     };
     let cut = blocks.div_ceil(cuts);
     let mut units = Vec::new();
-    for first in (0..tiles).step_by(size) {
+    for first in (0..tiles).step_by(each) {
         for block in (0..blocks).step_by(cut) {
             units.push(Unit {
-                tiles: first..(first + size).min(tiles),
+                tiles: first..(first + each).min(tiles),
                 blocks: block..(block + cut).min(blocks),
             });
         }
@@ -301,8 +301,10 @@ fn tiles_of<V: Kernels, const R: usize, const SIDE: usize>(
                 let packed = &weights.values[at(b, point)..][..inputs * block];
                 let next = if b + 1 < some.end {
                     at(b + 1, point)
-                } else {
+                } else if point + 1 < points {
                     at(some.start, point + 1)
+                } else {
+                    at(some.end, 0)
                 };
                 let next = weights.values.as_ptr().wrapping_add(next);
                 for (c, (before, runs)) in plan.chunks.iter().enumerate() {

@@ -62,7 +62,7 @@ mod written;
 #[cfg(target_arch = "x86_64")]
 pub use machine::available;
 
-/// Whether a convolution that Winograd's way does not suit is for the tiles: asked for, dense, of at least a tile of
+/// Whether a convolution that Winograd's usual tiles do not suit is for AMX (before F(2×2, 3×3)): asked for, dense, of at least a tile of
 /// pixels (so no fully connected layer), and a long sum. Short sums stay in f32: with all of them on tiles MobileNetV2
 /// and EfficientNet-lite were up to five times over the golden tolerance, with those of 256 products and more one of
 /// them still was, 1.4 times. Winograd's way is exact and as fast; it has the 3×3 layers of bex's encoder, which left
@@ -399,8 +399,9 @@ fn band<T: Tiles, V: Lanes>(
     for block in unit.blocks.clone() {
         let packed = &weights.tiles.get()[block * products * 4 * TILE..][..products * 4 * TILE];
         for chunk in (0..products).step_by(CHUNK) {
+            let end = (chunk + CHUNK).min(products);
             // The weights of the next chunk or block lie behind these.
-            let next = packed.as_ptr().wrapping_add((chunk + CHUNK) * 4 * TILE);
+            let next = packed.as_ptr().wrapping_add(end * 4 * TILE);
             for (group, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
                 for (tile, sums) in sums.chunks_exact(SIDE * SIDE).enumerate() {
                     match chunk {
@@ -410,9 +411,9 @@ fn band<T: Tiles, V: Lanes>(
                     }
                 }
                 let corner = group / groups * line.pixels + group % groups * 2 * SIDE;
-                for product in chunk..(chunk + CHUNK).min(products) {
-                    let share = group * CHUNK + product - chunk;
-                    let shares = lines * groups * CHUNK;
+                for product in chunk..end {
+                    let share = group * (end - chunk) + product - chunk;
+                    let shares = lines * groups * (end - chunk);
                     Ahead::share(next.cast(), CHUNK * 2 * TILE, share, shares).fetch();
                     let (tap, step) = (product / steps, product % steps);
                     let (y, x) = (tap / kw, tap % kw);
