@@ -113,6 +113,9 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
+/// Weights beyond this leave the range of numbers.
+const LARGEST: f64 = 1e6;
+
 fn usage(message: impl Into<String>) -> anyhow::Error {
     UsageError(message.into()).into()
 }
@@ -139,8 +142,10 @@ impl GenerateArgs {
             RuleArg::Published => ConeRule::Published,
         };
         let scale = self.scale.unwrap_or(if classic { 1.0 } else { 0.1 });
-        if !scale.is_finite() || scale < 0.0 {
-            return Err(usage(format!("--scale {scale}: expected a number from 0")));
+        if !(0.0..=LARGEST).contains(&scale) {
+            return Err(usage(format!(
+                "--scale {scale}: expected a number from 0 to {LARGEST}"
+            )));
         }
         Ok(Guidance {
             x0: match self.x0 {
@@ -222,7 +227,7 @@ fn distance(text: &str) -> anyhow::Result<Option<Distance>> {
     let exponent = norm.strip_prefix('l').and_then(|p| p.parse::<f64>().ok());
     match (exponent, weight.parse::<f64>()) {
         (Some(exponent), Ok(weight))
-            if (1.0..=8.0).contains(&exponent) && weight.is_finite() && weight >= 0.0 =>
+            if (1.0..=8.0).contains(&exponent) && (0.0..=LARGEST).contains(&weight) =>
         {
             Ok(Some(Distance {
                 exponent,
@@ -266,6 +271,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
         let why = format!("--out {out}: it holds files; --resume goes on with an earlier run");
         return Err(usage(why));
     }
+    apart(&args.originals, &args.out)?;
     let registry = Registry::open()?;
     let networks = Networks::open(
         &registry,
@@ -280,6 +286,11 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
         .collect();
     if let Some((i, n)) = args.shard {
         tasks.retain(|task| task.index % n == i - 1);
+    }
+    if tasks.is_empty() {
+        return Err(usage(
+            "there is nothing to do: no original is in this shard or has a target",
+        ));
     }
     let kept = crate::diffusion::spaced(networks.diffusion().steps, &args.steps)
         .map_err(|e| usage(format!("--steps: {e}")))?
@@ -344,6 +355,20 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
     print(&text)
 }
 
+/// Results among the originals would be originals of the next run.
+fn apart(originals: &Path, out: &Path) -> anyhow::Result<()> {
+    let full = |path: &Path| std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    match (full(originals), full(out)) {
+        (Ok(originals), Ok(out)) if out.starts_with(&originals) => {
+            let why = "--out lies in --originals: name a folder outside of it";
+            Err(usage(why))
+        }
+        _ => Ok(()),
+    }
+}
+
+const COLUMNS: [&str; 4] = ["original", "counterfactual", "source", "target"];
+
 /// The manifest that `foil score` reads.
 fn write_manifest(
     path: &Path,
@@ -352,8 +377,16 @@ fn write_manifest(
     originals: &BTreeMap<String, PathBuf>,
     labels: &Labels,
 ) -> anyhow::Result<()> {
+    if let Ok(earlier) = std::fs::read_to_string(path)
+        && !earlier.starts_with(&COLUMNS.join(","))
+    {
+        let shown = path.display();
+        return Err(usage(format!(
+            "{shown} is there and not a manifest of foil generate"
+        )));
+    }
     let mut writer = csv::Writer::from_path(path).with_context(|| path.display().to_string())?;
-    writer.write_record(["original", "counterfactual", "source", "target"])?;
+    writer.write_record(COLUMNS)?;
     for one in made {
         let record = &one.record;
         let original = originals.get(&record.original).cloned().unwrap_or_default();

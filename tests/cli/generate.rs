@@ -105,6 +105,21 @@ fn batches_shards_and_interruptions_change_no_byte() {
         &["other settings", "--out"],
     );
     fails(&generate(at, "whole", &ODD), 2, &["--resume"]);
+    // Nor are files of others.
+    let inside = [&ODD[..], &["--resume"]].concat();
+    fails(
+        &generate(at, "letters/images", &inside),
+        2,
+        &["lies in --originals"],
+    );
+    std::fs::create_dir(at.join("mine")).unwrap();
+    std::fs::write(at.join("mine/000000.json"), "{}").unwrap();
+    fails(
+        &generate(at, "mine", &inside),
+        1,
+        &["000000.json", "not a record"],
+    );
+    assert_eq!(std::fs::read(at.join("mine/000000.json")).unwrap(), b"{}");
 }
 
 #[test]

@@ -365,6 +365,9 @@ fn files_of_an_earlier_run_are_not_lost_by_mistake() {
         fails(&again, 2, &["net.safetensors is there", "--force"]);
     }
     assert!(run("net.safetensors", &["--force"]).status.success());
+    std::fs::write(at.join("mine.toml"), "mine").unwrap();
+    fails(&run("mine.safetensors", &[]), 2, &["mine.toml is there"]);
+    assert_eq!(std::fs::read(at.join("mine.toml")).unwrap(), b"mine");
     std::fs::write(at.join("other.checkpoint"), "x").unwrap();
     let again = run("other.safetensors", &[]);
     fails(&again, 2, &["other.checkpoint", "--resume", "--force"]);

@@ -79,6 +79,9 @@ impl DdpmArgs {
         if !width.is_multiple_of(32) {
             return wrong(format!("--width {width}: it must be a multiple of 32"));
         }
+        if count > 8 {
+            return wrong(format!("--levels: at most 8, found {count}"));
+        }
         let least = 1 << (count - 1);
         if !size.is_multiple_of(least) {
             return wrong(format!(
@@ -136,6 +139,10 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
     let reader = args.open_reader()?;
     let task = Task::new("ddpm", &args.common, 1500, |_| true)?;
     let data = &task.data;
+    if let Some(reader) = &reader {
+        // A reader that cannot judge is found out before hours of training.
+        reader.likeness(&Cpu, &data.batch(&[0]), &Atlas::embedded()?)?;
+    }
     let schedule = Schedule::new(Betas::Cosine, STEPS)?;
     let layout = args.layout(data.size)?;
     let config = args.config()?;

@@ -76,8 +76,8 @@ struct CommonArgs {
     /// Continue from the checkpoint of an interrupted run
     #[arg(long)]
     resume: bool,
-    /// Replace weights and checkpoint of an earlier run
-    #[arg(long)]
+    /// Replace weights, card, picture and checkpoint of an earlier run
+    #[arg(long, conflicts_with = "resume")]
     force: bool,
     /// Steps of the optimiser
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -128,8 +128,12 @@ fn not_negative(text: &str) -> Result<f64, String> {
 
 impl CommonArgs {
     /// An earlier run's files are not lost by mistake, and those of this one can be written.
-    fn check_out(&self) -> Result<()> {
-        let (out, checkpoint) = (self.out.display(), checkpoint(&self.out));
+    fn check_out(&self, picture: bool) -> Result<()> {
+        let checkpoint = checkpoint(&self.out);
+        let mut files = vec![self.out.clone(), self.out.with_extension("toml")];
+        if picture {
+            files.push(self.out.with_extension("png"));
+        }
         train::writable(&self.out)?;
         if self.force || (self.resume && checkpoint.exists()) {
             return Ok(());
@@ -139,8 +143,11 @@ impl CommonArgs {
                 "{} is there: --resume continues that run, --force begins anew",
                 checkpoint.display()
             )
-        } else if self.out.exists() {
-            format!("{out} is there: --force replaces it")
+        } else if let Some(file) = files.iter().find(|f| f.exists()) {
+            format!(
+                "{} is there: name another --out, or replace it with --force",
+                file.display()
+            )
         } else {
             if self.resume && !self.quiet {
                 super::say(&format!("no {}: beginning anew", checkpoint.display()));
@@ -193,7 +200,7 @@ impl<'a> Task<'a> {
                 UsageError(format!("--out: there is no folder {}", folder.display())).into(),
             );
         }
-        args.check_out()?;
+        args.check_out(what == "ddpm")?;
         let data = Data::read(&args.data)?;
         let mut items = data.split(Split::Train);
         items.retain(|&i| keep(&data.rows[i]));

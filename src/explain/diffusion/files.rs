@@ -87,10 +87,11 @@ impl Place {
 
     /// The record of an earlier run of the same settings; one of other settings is an error.
     pub fn earlier(&self, settings: &serde_json::Value, task: &Task) -> Result<Option<Record>> {
-        if !self.image.exists() {
+        let text = std::fs::read(&self.record);
+        if !self.image.exists() && text.is_err() {
             return Ok(None);
         }
-        let Ok(text) = std::fs::read(&self.record) else {
+        let Ok(text) = text else {
             return Err(GenerateError::File {
                 path: self.image.clone(),
                 what: "there is an image, but no record of how it was made: name another --out"
@@ -106,7 +107,8 @@ impl Place {
             && (record.sample, record.target) == (self.sample, task.target)
             && record.original == task.name;
         match same {
-            true => Ok(Some(record)),
+            // The record is written first: without its image the work was interrupted.
+            true => Ok(self.image.exists().then_some(record)),
             false => Err(GenerateError::File {
                 path: self.record.clone(),
                 what: "made with other settings, networks or targets: give the same ones, or another --out"

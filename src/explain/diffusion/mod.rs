@@ -162,6 +162,14 @@ pub fn run(
         let (before, after) = (before?, after?);
         for (i, (task, sample, at)) in batch.iter().enumerate() {
             let row = result.row(i);
+            if row.iter().any(|v| !v.is_finite()) {
+                return Err(GenerateError::File {
+                    path: task.original.clone(),
+                    what: "the diffusion gave numbers that are none: lower --scale or the weight of --distance, or \
+                           check the denoiser's card"
+                        .into(),
+                });
+            }
             let record = Record {
                 settings: identity.clone(),
                 original: task.name.clone(),
@@ -205,13 +213,12 @@ fn read<'a>(networks: &Networks, tasks: impl Iterator<Item = &'a Task>) -> Resul
     let mut fitted = Vec::new();
     for task in tasks {
         let image = images::read(&task.original, &Limits::default())?;
-        let image = networks.fit(&image)?;
         if [image.height, image.width] != [networks.size; 2] {
             return Err(GenerateError::File {
                 path: task.original.clone(),
                 what: format!(
-                    "it is {}x{}, but the denoiser draws {s}x{s} pixels: give its card a [preprocessing] that \
-                     makes images of that size",
+                    "it is {}x{}, but the denoiser draws {s}x{s} pixels: bring the originals to that size first, so \
+                     that they can be compared",
                     image.width,
                     image.height,
                     s = networks.size

@@ -2,10 +2,9 @@
 
 use super::{GenerateError, Result};
 use crate::diffusion::{Clean, Fitting, Guide, NoiseAware};
-use crate::images::Image;
 use crate::nets::{Architecture, Unet, UnetEncoder, build};
-use crate::tensor::Resize;
 use crate::tensor::candle::Candle;
+use crate::tensor::{Array, Backend, Resize};
 use crate::weights::{Card, Channels, DiffusionConfig, Preprocessing, Registry, Role};
 
 /// Denoiser and classifiers, ready for gradients.
@@ -17,7 +16,6 @@ pub struct Networks {
     pub size: usize,
     /// Class names of the classifier.
     pub labels: Vec<String>,
-    preprocessing: Preprocessing,
     diffusion: DiffusionConfig,
     /// Names and checksums.
     identity: serde_json::Value,
@@ -48,10 +46,27 @@ impl Networks {
                 return Err(wrong(unet, what));
             }
         };
+        if !(1..=100_000).contains(&diffusion.steps) {
+            return Err(wrong(
+                unet,
+                "its card must give diffusion.steps from 1 to 100000",
+            ));
+        }
         let loaded = registry.load(&card)?;
         let network = Unet::new(&Candle, &loaded.dict, card.denoiser.clone())?;
         let (classifier_card, classifier_sha, guide) = open(registry, classifier, size)?;
         let robust = robust.map(|name| open(registry, name, size)).transpose()?;
+        let classes = |guide: &dyn Guide| -> Result<usize> {
+            let image = Candle.upload(&Array::zeros([1, 3, size, size]))?;
+            Ok(Candle.shape(&guide.logits(&image, &[0.0])?).c)
+        };
+        if let Some((card, _, other)) = &robust {
+            let [found, expected] = [classes(other.as_ref())?, classes(guide.as_ref())?];
+            if found != expected {
+                let what = format!("it knows {found} classes, {classifier} knows {expected}");
+                return Err(wrong(&card.name, &what));
+            }
+        }
         let identity = serde_json::json!({
             "unet": [card.name, loaded.sha256],
             "classifier": [classifier_card.name, classifier_sha],
@@ -63,7 +78,6 @@ impl Networks {
             robust: robust.map(|(_, _, guide)| guide),
             size,
             labels: classifier_card.labels,
-            preprocessing: card.preprocessing,
             diffusion,
             identity,
         })
@@ -75,11 +89,6 @@ impl Networks {
 
     pub fn identity(&self) -> serde_json::Value {
         self.identity.clone()
-    }
-
-    /// An image as the denoiser's card wants it.
-    pub fn fit(&self, image: &Image) -> Result<Image> {
-        Ok(self.preprocessing.fit(image)?)
     }
 }
 
