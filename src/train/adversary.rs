@@ -36,7 +36,7 @@ impl Attack {
                 return Ok(moved);
             };
             let gradient = crate::tensor::candle::Tensor::new(gradient)?;
-            let gradient = Candle.download(&gradient);
+            let gradient = Candle.download(&gradient)?;
             moved
                 .data
                 .par_chunks_exact_mut(image)
