@@ -29,8 +29,8 @@ pub fn run(device: Device, json: bool) -> anyhow::Result<()> {
             multiply: None,
             convolution: convolution(&cpu)?,
         },
-        Opened::Wgpu(gpu) => of_gpu(&gpu)?,
-        Opened::Cuda(gpu) => of_gpu(&gpu)?,
+        Opened::Wgpu(gpu) => of_gpu(&*gpu)?,
+        Opened::Cuda(gpu) => of_gpu(&*gpu)?,
     };
     if json {
         let found = serde_json::json!({

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 
 namespace {
 
@@ -290,13 +291,15 @@ int nvrtcCompileProgram(Program *program, int, const char *const *) {
     if (std::ifstream(program->file)) {
         return SUCCESS;
     }
-    std::ofstream(base + ".cu") << program->source;
-    const auto partial = base + ".partial";
+    // Several processes may do so at once.
+    const auto own = base + "." + std::to_string(getpid());
+    std::ofstream(own + ".cu") << program->source;
+    const auto partial = own + ".partial";
     const auto command = std::string("c++ -std=c++17 -O2 -ffp-contract=off -fPIC -shared -w -I" SHIM) + " '-DSOURCE=\"" +
-                         base + ".cu\"' '-DENTRIES=" + entries(program->source) + "' " SHIM "/glue.cpp -o " + partial +
-                         " 2> " + base + ".log";
+                         own + ".cu\"' '-DENTRIES=" + entries(program->source) + "' " SHIM "/glue.cpp -o " + partial +
+                         " 2> " + own + ".log";
     if (system(command.c_str()) != 0) {
-        program->log = read(base + ".log");
+        program->log = read(own + ".log");
         return 6;
     }
     rename(partial.c_str(), program->file.c_str());
