@@ -1,7 +1,8 @@
 //! The networks of the glyph world that ship inside the program, on glyphs that none of them has seen.
 
+use foil::diffusion::{Sampling, Schedule, sample, spaced};
 use foil::glyphs::{Atlas, Attributes, Drawing, Embeddings, Generator, Model, World, dataset};
-use foil::nets::{Autoencoder, Classifier, build};
+use foil::nets::{Autoencoder, Classifier, Unet, build};
 use foil::tensor::candle::Candle;
 use foil::tensor::{Array, Backend, cpu::Cpu};
 use foil::train::losses::cross_entropy;
@@ -220,6 +221,48 @@ fn autoencoders_draw_images_of_their_class_again() {
             );
         }
     }
+}
+
+/// The encoder is sure of noise, too; but a sample looks like the glyph it is taken for.
+#[test]
+fn samples_of_the_denoiser_are_letters() {
+    let card = card("glyph_ddpm");
+    let net = Unet::new(&Cpu, &weights(&card), card.denoiser.clone()).unwrap();
+    let diffusion = card.diffusion.unwrap();
+    let full = Schedule::new(diffusion.schedule, diffusion.steps).unwrap();
+    let short = spaced(diffusion.steps, "100").unwrap();
+    let what = Sampling {
+        count: 24,
+        channels: 3,
+        size: 32,
+        seed: SEED,
+        batch: 12,
+    };
+    let short = full.respaced(&short).unwrap();
+    let samples = sample(&Cpu, &net, &short, what, |_, _| {}).unwrap();
+    let (glyphs, _) = glyphs(100);
+    let mut noise = glyphs.clone();
+    for (at, value) in noise.data.iter_mut().enumerate() {
+        *value = ((at * 7919) % 1009) as f32 / 504.5 - 1.0;
+    }
+    let (reader, atlas) = (reader(), Atlas::embedded().unwrap());
+    let mean = |images: &Array| {
+        let all = reader.likeness(&Cpu, images, &atlas).unwrap();
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    let [drawn, real, noise] = [&samples, &glyphs, &noise].map(mean);
+    assert!(
+        drawn >= 0.45 && real >= 0.7 && noise <= 0.1,
+        "{drawn} {real} {noise}"
+    );
+    // Red and green, as those of all glyphs, are equal.
+    let apart: f32 = samples
+        .data
+        .chunks(3 * 1024)
+        .flat_map(|image| (0..1024).map(|i| (image[i] - image[1024 + i]).abs()))
+        .sum();
+    let apart = apart / (24 * 1024) as f32;
+    assert!(apart < 0.1, "red and green are {apart} apart");
 }
 
 /// Numbers on a card are those that its command found, not what somebody wished.

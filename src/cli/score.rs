@@ -15,7 +15,7 @@ use crate::score::{
     Protocol, ScoreError, Selection, Settings, journal::Journal, write_atomically,
 };
 use crate::tensor::{Device, Opened, Resize};
-use crate::weights::Registry;
+use crate::weights::{Registry, Role};
 
 /// Scores pairs of originals and counterfactuals.
 #[derive(Args)]
@@ -206,6 +206,11 @@ impl ScoreArgs {
         let mut labels = Labels::default();
         let mut network = |name: &str, keep_labels: bool| -> anyhow::Result<NamedJudge> {
             let card = registry.card(name)?;
+            if card.role != Role::Classifier {
+                let role = card.role.name();
+                let why = format!("{name} is no classifier: the role of its card is {role}");
+                return Err(UsageError(why).into());
+            }
             let loaded = registry.load(&card)?;
             if keep_labels {
                 labels = Labels::new(card.labels.clone());

@@ -23,6 +23,10 @@ pub enum DiffusionError {
         2 * channels
     )]
     Channels { channels: usize, found: usize },
+    #[error("class {target}, but the classifier knows {classes} classes, from 0")]
+    Target { target: usize, classes: usize },
+    #[error("a chain from step {start} of a schedule of {steps} steps")]
+    Start { start: usize, steps: usize },
     #[error(transparent)]
     Net(#[from] NetError),
     #[error(transparent)]

@@ -1,14 +1,28 @@
-//! Denoising diffusion (Ho et al. 2020, Nichol & Dhariwal 2021): schedules, the arithmetic of a step, and sampling.
+//! Denoising diffusion (Ho et al. 2020, Nichol & Dhariwal 2021): schedules, the arithmetic of a step, sampling, and
+//! guidance by classifiers.
 //!
 //! Conventions are those of guided-diffusion: images from −1 to 1, a network that predicts the noise and, in as many
 //! channels again, where the variance lies between its two bounds.
 
+mod chain;
+mod cone;
+mod dime;
 mod error;
+mod guidance;
+mod guide;
 mod process;
 mod sample;
 mod schedule;
+mod tape;
 
+pub use chain::{Chained, Given, Noise, Seeded};
+pub use cone::{Cone, ConeRule, Projected, length, normalise};
+pub use dime::{Dime, DimeSettings, DimeStep, Features, Loss};
 pub use error::DiffusionError;
-pub use process::{Moments, moments, noised, variational_bound};
+pub use guidance::{Distance, Guidance, Guided, Guider, Noisy, Strength, X0, pull};
+pub use guide::{Clean, Fitting, Guide, NoiseAware};
+pub use process::{
+    Moments, ddim, drawn, moments, noise_between, noised, variational_bound, without_noise,
+};
 pub use sample::{Sampling, sample};
 pub use schedule::{Betas, Schedule, spaced};

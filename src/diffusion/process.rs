@@ -98,8 +98,103 @@ pub fn moments(
     Ok(found)
 }
 
+/// The noise that turns clean images into the given noisy ones.
+pub fn noise_between(
+    schedule: &Schedule,
+    noisy: &Array,
+    clean: &Array,
+    indices: &[usize],
+) -> Array {
+    let mut noise = noisy.clone();
+    let len = each(noisy, indices);
+    let rows = noise
+        .data
+        .chunks_mut(len)
+        .zip(clean.data.chunks(len))
+        .zip(indices);
+    for ((row, clean), &t) in rows {
+        let (of_noisy, of_noise) = clean_weights(schedule, t);
+        for (x, c) in row.iter_mut().zip(clean) {
+            *x = (of_noisy * *x - c) / of_noise;
+        }
+    }
+    noise
+}
+
+/// The clean images that noise of one step each hides.
+pub fn without_noise(
+    schedule: &Schedule,
+    noisy: &Array,
+    noise: &Array,
+    indices: &[usize],
+) -> Array {
+    let mut clean = noisy.clone();
+    let len = each(noisy, indices);
+    let rows = clean
+        .data
+        .chunks_mut(len)
+        .zip(noise.data.chunks(len))
+        .zip(indices);
+    for ((row, noise), &t) in rows {
+        let (of_noisy, of_noise) = clean_weights(schedule, t);
+        for (x, n) in row.iter_mut().zip(noise) {
+            *x = of_noisy * *x - of_noise * n;
+        }
+    }
+    clean
+}
+
+/// A step of DDIM (Song et al. 2021): towards the predicted clean images along the predicted noise, with `eta` times
+/// the fresh noise of the ancestral chain (0: none).
+pub fn ddim(
+    schedule: &Schedule,
+    noisy: &Array,
+    clean: &Array,
+    fresh: &Array,
+    indices: &[usize],
+    eta: f64,
+) -> Array {
+    let mut next = noise_between(schedule, noisy, clean, indices);
+    let len = each(noisy, indices);
+    let rows = next
+        .data
+        .chunks_mut(len)
+        .zip(clean.data.chunks(len))
+        .zip(fresh.data.chunks(len))
+        .zip(indices);
+    for (((row, clean), fresh), &t) in rows {
+        // In single precision, as the public code: 1 − before loses digits in the last steps.
+        let [now, before] = [schedule.alphas[t], schedule.earlier_alphas[t]].map(|v| v as f32);
+        let spread =
+            eta as f32 * ((1.0 - before) / (1.0 - now)).sqrt() * (1.0 - now / before).sqrt();
+        let of_clean = before.sqrt();
+        let of_noise = (1.0 - before - spread * spread).max(0.0).sqrt();
+        let of_fresh = if t > 0 { spread } else { 0.0 };
+        for ((x, c), f) in row.iter_mut().zip(clean).zip(fresh) {
+            *x = of_clean * c + of_noise * *x + of_fresh * f;
+        }
+    }
+    next
+}
+
+/// A draw of the ancestral chain: mean plus noise of the given variances; none at the last step.
+pub fn drawn(mean: &Array, log_variance: &Array, fresh: &Array, indices: &[usize]) -> Array {
+    let mut next = mean.clone();
+    let len = each(mean, indices);
+    let rows = next.data.chunks_mut(len).zip(indices).enumerate();
+    for (i, (row, &t)) in rows {
+        if t > 0 {
+            let at = i * len;
+            for (k, x) in row.iter_mut().enumerate() {
+                *x += (0.5 * log_variance.data[at + k]).exp() * fresh.data[at + k];
+            }
+        }
+    }
+    next
+}
+
 /// Weights of noisy image and noise in the clean image.
-fn clean_weights(schedule: &Schedule, t: usize) -> (f32, f32) {
+pub(super) fn clean_weights(schedule: &Schedule, t: usize) -> (f32, f32) {
     let alpha = schedule.alphas[t];
     (
         (1.0 / alpha).sqrt() as f32,

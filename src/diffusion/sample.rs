@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::error::Result;
-use super::process::moments;
+use super::process::{drawn, moments};
 use super::schedule::Schedule;
 use crate::nets::Unet;
 use crate::stats::random::{Draws, Stream};
@@ -54,14 +54,8 @@ pub fn sample<B: Backend>(
             let output = net.predict(backend, &backend.upload(&x)?, &told, None)?;
             let output = backend.download(&output)?;
             let found = moments(schedule, &x, &output, &vec![t; n], true)?;
-            x = found.mean;
-            if t > 0 {
-                rows(&mut fresh, t);
-                let spread = fresh.data.iter().zip(&found.log_variance.data);
-                for (x, (noise, log)) in x.data.iter_mut().zip(spread) {
-                    *x += (0.5 * log).exp() * noise;
-                }
-            }
+            rows(&mut fresh, t);
+            x = drawn(&found.mean, &found.log_variance, &fresh, &vec![t; n]);
             progress(part * schedule.len() + schedule.len() - t, total);
         }
         images.copy_from_slice(&x.data);

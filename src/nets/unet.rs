@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::NetError;
 use super::layers::Scope;
-use super::unet_blocks::{EPSILON, GROUPS, Heads, Layer, Loader, Resample, TimeEmbedding};
+use super::unet_blocks::{EPSILON, GROUPS, Heads, Layer, Loader, Resample, TimeEmbedding, grouped};
 use crate::tensor::{Activation, Backend, Conv, Norm, Part, StateDict};
 
 /// Settings that cannot be read off the weights; defaults are those of the published 256×256 models.
@@ -23,6 +23,8 @@ pub struct UnetConfig {
     pub num_heads_upsample: usize,
     /// `[3][heads][d]` instead of `[heads][3][d]`.
     pub use_new_attention_order: bool,
+    /// Groups of channels that a norm takes together.
+    pub num_groups: usize,
 }
 
 impl Default for UnetConfig {
@@ -32,6 +34,7 @@ impl Default for UnetConfig {
             num_heads: 4,
             num_heads_upsample: 0,
             use_new_attention_order: false,
+            num_groups: GROUPS,
         }
     }
 }
@@ -45,6 +48,7 @@ pub struct Unet<B: Backend> {
     middle: Block<B>,
     outputs: Vec<Block<B>>,
     norm: Norm,
+    groups: usize,
     last: B::Conv,
 }
 
@@ -103,6 +107,7 @@ impl<B: Backend> Unet<B> {
             Ok(Loader {
                 backend,
                 heads,
+                groups: config.num_groups,
                 time_channels: scope.array("time_embed.0.weight")?.shape[0],
                 scale_shift: None,
             })
@@ -181,6 +186,7 @@ impl<B: Backend> Unet<B> {
             middle,
             outputs,
             norm: out.at(0).norm(c, EPSILON)?,
+            groups: grouped(config.num_groups, c)?,
             last: out
                 .at(2)
                 .conv(backend, Conv::square(c, predicted, 3).padding(1))?,
@@ -217,7 +223,7 @@ impl<B: Backend> Unet<B> {
             }
             h = run(b, block, h, &time)?;
         }
-        let h = b.group_norm(&h, GROUPS, &self.norm, None, Activation::Silu)?;
+        let h = b.group_norm(&h, self.groups, &self.norm, None, Activation::Silu)?;
         Ok(b.conv(&h, &self.last, None)?)
     }
 }

@@ -8,7 +8,18 @@ use crate::tensor::{
 };
 
 pub const EPSILON: f32 = 1e-5;
+/// Groups of a norm in the public code.
 pub const GROUPS: usize = 32;
+
+/// The number of groups, if they share out the channels evenly.
+pub fn grouped(groups: usize, c: usize) -> Result<usize, NetError> {
+    if groups == 0 || !c.is_multiple_of(groups) {
+        return Err(NetError::Config(format!(
+            "{c} channels cannot be normalised in {groups} groups; check num_groups"
+        )));
+    }
+    Ok(groups)
+}
 
 /// How channels are shared out among the heads of an attention; cannot be read off the weights.
 #[derive(Clone, Copy, Debug)]
@@ -69,20 +80,27 @@ pub struct Residual<B: Backend> {
     skip: Option<B::Conv>,
     resample: Resample,
     scale_shift: bool,
+    groups: usize,
 }
 
 impl<B: Backend> Residual<B> {
     fn run(&self, b: &B, x: &B::Tensor, time: &B::Tensor) -> Result<B::Tensor, NetError> {
-        let h = b.group_norm(x, GROUPS, &self.norm1, None, Activation::Silu)?;
+        let h = b.group_norm(x, self.groups, &self.norm1, None, Activation::Silu)?;
         let h = self.resample.run(b, &h)?;
         let x = self.resample.run(b, x)?;
         let h = b.conv(&h, &self.conv1, None)?;
         let embedding = b.conv(time, &self.embedding, None)?;
         let h = if self.scale_shift {
-            b.group_norm(&h, GROUPS, &self.norm2, Some(&embedding), Activation::Silu)?
+            b.group_norm(
+                &h,
+                self.groups,
+                &self.norm2,
+                Some(&embedding),
+                Activation::Silu,
+            )?
         } else {
             let h = b.add(&h, &embedding)?;
-            b.group_norm(&h, GROUPS, &self.norm2, None, Activation::Silu)?
+            b.group_norm(&h, self.groups, &self.norm2, None, Activation::Silu)?
         };
         let skip = match &self.skip {
             Some(conv) => b.conv(&x, conv, None)?,
@@ -98,11 +116,12 @@ pub struct Attend<B: Backend> {
     qkv: B::Conv,
     projection: B::Conv,
     attention: Attention,
+    groups: usize,
 }
 
 impl<B: Backend> Attend<B> {
     fn run(&self, b: &B, x: &B::Tensor) -> Result<B::Tensor, NetError> {
-        let norm = b.group_norm(x, GROUPS, &self.norm, None, Activation::None)?;
+        let norm = b.group_norm(x, self.groups, &self.norm, None, Activation::None)?;
         let qkv = b.conv(&norm, &self.qkv, None)?;
         let mixed = b.attention(&qkv, self.attention, None)?;
         Ok(b.conv(&mixed, &self.projection, Some(x))?)
@@ -132,6 +151,8 @@ impl<B: Backend> Layer<B> {
 pub struct Loader<'a, B: Backend> {
     pub backend: &'a B,
     pub heads: Heads,
+    /// Groups of every norm.
+    pub groups: usize,
     pub time_channels: usize,
     /// Whether the time embedding scales and shifts; `None` to read it off the width of the embedding.
     pub scale_shift: Option<bool>,
@@ -171,6 +192,7 @@ impl<B: Backend> Loader<'_, B> {
             skip,
             resample,
             scale_shift,
+            groups: grouped(grouped(self.groups, inputs)?, outputs)?,
         };
         Ok((Layer::Residual(Box::new(residual)), outputs))
     }
@@ -181,6 +203,7 @@ impl<B: Backend> Loader<'_, B> {
             qkv: at.at("qkv").conv(self.backend, Conv::linear(c, 3 * c))?,
             projection: at.at("proj_out").conv(self.backend, Conv::linear(c, c))?,
             attention: self.heads.over(c)?,
+            groups: grouped(self.groups, c)?,
         }))
     }
 

@@ -78,6 +78,7 @@ impl<B: Backend> UnetEncoder<B> {
         let loader = Loader {
             backend,
             heads: config.heads(),
+            groups: GROUPS,
             time_channels: scope.array("time_embed.0.weight")?.shape[0],
             scale_shift: Some(config.use_scale_shift_norm),
         };

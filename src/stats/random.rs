@@ -29,6 +29,8 @@ impl Stream {
     pub const DIFFUSION_NOISE: Stream = Stream(9);
     /// Which characters the demonstration changes to.
     pub const DEMO_CHARACTERS: Stream = Stream(10);
+    /// Noise of counterfactuals by diffusion.
+    pub const COUNTERFACTUAL_NOISE: Stream = Stream(11);
     /// Attributes and labels of glyph images.
     pub const GLYPH_ATTRIBUTES: Stream = Stream(16);
     /// Pixel noise of glyph images.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::error::Result;
+use super::error::{Result, TrainError};
 use crate::nets::Classifier;
 use crate::tensor::candle::Candle;
 use crate::tensor::{Array, Backend};
@@ -33,7 +33,9 @@ impl Attack {
             let logits = net.predict(&Candle, &input)?.logits;
             let gradients = loss(logits.candle())?.backward()?;
             let Some(gradient) = gradients.get(x.as_tensor()) else {
-                return Ok(moved);
+                return Err(TrainError::Data(
+                    "the loss of an attack does not depend on the images".into(),
+                ));
             };
             let gradient = crate::tensor::candle::Tensor::new(gradient)?;
             let gradient = Candle.download(&gradient)?;

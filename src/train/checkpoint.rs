@@ -22,6 +22,8 @@ pub struct State {
     pub average: Option<StateDict>,
     /// Time spent so far, by this run and those it continues.
     pub cost: Cost,
+    /// Mean of the latest losses, as shown.
+    pub loss: Option<f32>,
 }
 
 const SCHEMA: &str = "foil.checkpoint/1";
@@ -41,6 +43,10 @@ pub fn write(path: &Path, state: &State, plan: &BTreeMap<String, String>) -> Res
         .collect();
     metadata.insert("schema".into(), SCHEMA.into());
     metadata.insert("step".into(), state.step.to_string());
+    metadata.insert("moments".into(), state.moments.len().to_string());
+    if let Some(loss) = state.loss {
+        metadata.insert("loss".into(), loss.to_string());
+    }
     metadata.insert("seconds".into(), state.cost.seconds.to_string());
     metadata.insert("cpu_seconds".into(), state.cost.cpu_seconds.to_string());
     let mut arrays: Vec<(String, Vec<usize>, &[f32])> = Vec::new();
@@ -132,10 +138,36 @@ fn save_views(
     let bytes = safetensors::serialize(views, Some(metadata)).map_err(|e| file_error(path, e))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| file_error(path, e))?;
+    let mut file = beside(folder).map_err(|e| file_error(path, e))?;
     std::io::Write::write_all(&mut file, &bytes).map_err(|e| file_error(path, e))?;
     file.persist(path).map_err(|e| file_error(path, e.error))?;
     Ok(())
+}
+
+/// A new file with the permissions of any other: those of a temporary one are for its owner alone.
+fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+/// Whether files can be written beside `path`, and `path` is no folder: asked before hours of training.
+pub fn writable(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(file_error(
+            path,
+            "this is a folder; give the name of a file",
+        ));
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let made = beside(folder.unwrap_or(Path::new(".")));
+    made.map(drop).map_err(|e| {
+        file_error(
+            path,
+            format!("{e}. Give --out a folder that can be written to"),
+        )
+    })
 }
 
 /// Reads a checkpoint of a run with the same plan, which began with the weights `initial`.
@@ -165,8 +197,9 @@ pub fn read(path: &Path, plan: &BTreeMap<String, String>, initial: &StateDict) -
     }
     let number = |name: &str| metadata.get(name).and_then(|text| text.parse::<f64>().ok());
     let step = metadata.get("step").and_then(|s| s.parse().ok());
+    let time = |name: &str| number(name).filter(|v| v.is_finite() && *v >= 0.0);
     let (Some(step), Some(seconds), Some(cpu_seconds)) =
-        (step, number("seconds"), number("cpu_seconds"))
+        (step, time("seconds"), time("cpu_seconds"))
     else {
         return Err(corrupt("it has no step or no time".into()));
     };
@@ -179,6 +212,7 @@ pub fn read(path: &Path, plan: &BTreeMap<String, String>, initial: &StateDict) -
         weights: StateDict::named(path.display().to_string()),
         moments: BTreeMap::new(),
         average: None,
+        loss: number("loss").map(|v| v as f32).filter(|v| v.is_finite()),
     };
     for (name, view) in tensors.tensors() {
         let Some((kind, name)) = name.split_once('/') else {
@@ -197,7 +231,7 @@ pub fn read(path: &Path, plan: &BTreeMap<String, String>, initial: &StateDict) -
             "average" => state.average.get_or_insert_default().insert(name, array),
             "first" | "second" => {
                 let moments = state.moments.entry(name.to_owned());
-                let moments = moments.or_insert_with(|| Moments::zeros(array.len()));
+                let moments = moments.or_insert_with(|| Moments::zeros(0));
                 if kind == "first" {
                     moments.first = array.data;
                 } else {
@@ -206,6 +240,10 @@ pub fn read(path: &Path, plan: &BTreeMap<String, String>, initial: &StateDict) -
             }
             _ => return Err(corrupt(format!("tensor {kind}/{name}"))),
         }
+    }
+    let moments = metadata.get("moments").and_then(|m| m.parse().ok());
+    if moments != Some(state.moments.len()) {
+        return Err(corrupt("it has lost moments of the optimiser".into()));
     }
     check(&state, initial).map_err(corrupt)?;
     Ok(state)
@@ -244,6 +282,11 @@ fn check(state: &State, initial: &StateDict) -> std::result::Result<(), String> 
         let expected = initial.get(name).map(Array::len);
         if [moments.first.len(), moments.second.len()].map(Some) != [expected; 2] {
             return Err(format!("moments of {name}"));
+        }
+        let sound = moments.first.iter().all(|v| v.is_finite())
+            && moments.second.iter().all(|v| v.is_finite() && *v >= 0.0);
+        if !sound {
+            return Err(format!("moments of {name} are not finite, or negative"));
         }
     }
     Ok(())

@@ -40,6 +40,9 @@ impl Row {
     }
 }
 
+/// Characters, typefaces and labels are numbered below this: a network has an output for each.
+const CLASSES: usize = 1 << 12;
+
 /// A folder of images with their attributes, in memory.
 pub struct Data {
     pub rows: Vec<Row>,
@@ -69,6 +72,25 @@ impl Data {
         let rows: std::result::Result<Vec<Row>, _> =
             csv::Reader::from_reader(&text[..]).deserialize().collect();
         let rows = rows.map_err(|e| fault(e.to_string()))?;
+        for (at, row) in rows.iter().enumerate() {
+            let numbers = [
+                ("character", row.character),
+                ("font", row.font),
+                ("label", row.label),
+            ];
+            if let Some((column, found)) = numbers.into_iter().find(|n| n.1 >= CLASSES) {
+                return Err(fault(format!(
+                    "line {}, {column}: expected a number below {CLASSES}, found {found}",
+                    at + 2
+                )));
+            }
+            if row.continuous().iter().any(|v| !v.is_finite()) {
+                return Err(fault(format!(
+                    "line {}: inverse, scale, x, y and rotation must be finite numbers",
+                    at + 2
+                )));
+            }
+        }
         let limits = Limits::default();
         let images: Vec<images::Image> = rows
             .par_iter()

@@ -19,12 +19,12 @@ mod unet;
 
 pub use adamw::AdamW;
 pub use adversary::Attack;
-pub use checkpoint::{Precision, round_to_half, write_weights};
+pub use checkpoint::{Precision, round_to_half, writable, write_weights};
 pub use cost::{Cost, Meter};
 pub use data::{Data, Row, Split, to_pixels, to_values};
 pub use error::TrainError;
 pub use initial::{Initial, autoencoder, convnext, convnext_bn, plain_cnn, resnet18};
-pub use reading::{Reader, Reading, readable};
+pub use reading::{Reader, Reading};
 pub use run::{Orders, Plan, Progress, Trained, run};
 pub use target::{Meaning, Target};
 pub use unet::UnetLayout;

@@ -31,10 +31,10 @@ pub struct Plan {
 /// How far a run is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Steps done, of all, and those done by an earlier run.
+    /// Steps done, and of all.
     pub step: usize,
     pub steps: usize,
-    pub resumed: usize,
+    /// Mean of the latest losses, which a resumed run goes on with.
     pub loss: f32,
 }
 
@@ -53,8 +53,21 @@ impl Plan {
         all.insert("steps".into(), self.steps.to_string());
         all.insert("batch".into(), self.batch.to_string());
         all.insert("seed".into(), self.seed.to_string());
-        all.insert("optimiser".into(), format!("{:?}", self.optimiser));
-        all.insert("average".into(), format!("{:?}", self.average));
+        let AdamW {
+            rate,
+            betas: [first, second],
+            epsilon,
+            decay,
+            warm_up,
+            clip,
+        } = self.optimiser;
+        let further =
+            format!("betas {first} {second}, epsilon {epsilon}, warm-up {warm_up}, clip {clip}");
+        all.insert("rate".into(), rate.to_string());
+        all.insert("decay".into(), decay.to_string());
+        all.insert("optimiser".into(), further);
+        let average = self.average.map_or("none".into(), |a| a.to_string());
+        all.insert("average".into(), average);
         all
     }
 
@@ -114,10 +127,10 @@ pub fn run<N>(
             weights: initial,
             moments: BTreeMap::new(),
             cost: Cost::default(),
+            loss: None,
         },
     };
     let (meter, earlier) = (Meter::start(), state.cost);
-    let resumed = state.step;
     let training = Training::new(&state.weights, |_| false)?;
     let net = build(&training, &state.weights)?;
     let mut orders = Orders::default();
@@ -144,11 +157,12 @@ pub fn run<N>(
             let decay = decay.min((1.0 + step as f64) / (10.0 + step as f64));
             mix(average, &training.values(&state.weights)?, decay);
         }
+        let loss = state.loss.map_or(value, |mean| 0.98 * mean + 0.02 * value);
+        state.loss = Some(loss);
         report(Progress {
             step: state.step,
             steps: plan.steps,
-            resumed,
-            loss: value,
+            loss,
         });
         if let Some((path, every)) = &plan.checkpoint
             && (state.step.is_multiple_of((*every).max(1)) || state.step == plan.steps)

@@ -14,6 +14,7 @@
 //! hub = { repo = "us/birds", file = "birds.safetensors", revision = "main" }   # optional
 //! role = "denoiser"                   # optional, default classifier; encoder, autoencoder
 //! diffusion = { schedule = "cosine", steps = 1000 }                            # of a denoiser
+//! denoiser = { num_groups = 8 }       # optional, what the weights of a denoiser do not say; see [`UnetConfig`]
 //! [preprocessing]                     # optional, default torchvision's ImageNet
 //! resize = { size = 232, filter = "bicubic" }
 //! crop = [224, 224]
@@ -31,7 +32,7 @@ use super::embedded;
 use super::error::{Result, WeightsError};
 use super::preprocessing::Preprocessing;
 use crate::diffusion::Betas;
-use crate::nets::{Architecture, UnetEncoderConfig};
+use crate::nets::{Architecture, UnetConfig, UnetEncoderConfig};
 
 /// A network: layout, weights and how to feed it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -74,6 +75,9 @@ pub struct Card {
     pub notes: String,
     #[serde(default)]
     pub unet: UnetEncoderConfig,
+    /// Of a denoiser.
+    #[serde(default)]
+    pub denoiser: UnetConfig,
     /// Of a denoiser.
     #[serde(default)]
     pub diffusion: Option<DiffusionConfig>,

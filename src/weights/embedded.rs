@@ -40,6 +40,7 @@ glyph_networks! {
     "glyph_autoencoder",
     "glyph_autoencoder_even",
     "glyph_autoencoder_odd",
+    "glyph_ddpm",
 }
 
 /// The cards that ship with the program.

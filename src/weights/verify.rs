@@ -8,7 +8,7 @@ use super::lpips;
 use super::registry::Registry;
 use crate::nets::{
     AlexNet, Architecture, Autoencoder, Backbone, BexGenerator, FidTap, Inception, NetError,
-    SqueezeNet, Unet, UnetConfig, Vgg16, build,
+    SqueezeNet, Unet, Vgg16, build,
 };
 use crate::tensor::{Array, Backend, StateDict, cpu::Cpu};
 
@@ -125,7 +125,7 @@ fn redraw(card: &Card, dict: &StateDict) -> std::result::Result<Array, NetError>
     let image = Cpu.upload(&grey(size))?;
     let redrawn = match card.role {
         Role::Denoiser => {
-            let network = Unet::new(&Cpu, dict, UnetConfig::default())?;
+            let network = Unet::new(&Cpu, dict, card.denoiser.clone())?;
             network.predict(&Cpu, &image, &[0.0], None)?
         }
         _ => Autoencoder::new(&Cpu, dict)?.reconstruct(&Cpu, &image)?,

@@ -23,12 +23,19 @@ fn world() -> TempDir {
 
 /// `foil train KIND` on the data, into `NAME.safetensors`.
 fn train(folder: &Path, kind: &str, name: &str, more: &[&str]) -> Output {
+    // Runs of a test share a name.
+    let force = if more.contains(&"--resume") {
+        &[][..]
+    } else {
+        &["--force"]
+    };
     foil(folder)
         .args(["train", kind, "--quiet", "--data"])
         .arg(folder.join("data"))
         .arg("--out")
         .arg(folder.join(format!("{name}.safetensors")))
         .args(more)
+        .args(force)
         .output()
         .unwrap()
 }
@@ -227,11 +234,14 @@ fn a_damaged_checkpoint_is_not_continued() {
         "weight/head.weight",
         "first/head.weight",
         "weight/head.bias",
+        "second/head.weight",
     ];
-    for (damaged, why) in names
-        .into_iter()
-        .zip(["head.weight", "moments", "not finite"])
-    {
+    for (damaged, why) in names.into_iter().zip([
+        "head.weight",
+        "moments",
+        "not finite",
+        "moments of head.weight",
+    ]) {
         let mut bad = tensors.tensor(names[2]).unwrap().data().to_vec();
         bad[..4].copy_from_slice(&f32::NAN.to_le_bytes());
         let kept = tensors.tensors().into_iter().filter_map(|(name, view)| {
@@ -312,6 +322,83 @@ fn autoencoders_and_denoisers_learn() {
     assert!(after < 0.6 * before, "denoiser: {before} to {after}");
 }
 
+/// What an earlier run made is replaced only by --force; a run that is to be resumed and cannot be says so.
+#[test]
+fn files_of_an_earlier_run_are_not_lost_by_mistake() {
+    let folder = world();
+    let at = folder.path();
+    let run = |name: &str, more: &[&str]| {
+        foil(at)
+            .args(["train", "oracle", "--data"])
+            .arg(at.join("data"))
+            .arg("--out")
+            .arg(at.join(name))
+            .args(["--steps", "1", "--batch", "4", "--width", "4"])
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    let first = run("net.safetensors", &["--resume"]);
+    assert!(first.status.success());
+    let said = String::from_utf8_lossy(&first.stderr).into_owned();
+    assert!(said.contains("net.checkpoint: beginning anew"), "{said}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let mode = |name: &str| std::fs::metadata(at.join(name)).unwrap().mode();
+        assert_eq!(mode("net.safetensors"), mode("net.toml"));
+    }
+    for more in [&[][..], &["--resume"]] {
+        let again = run("net.safetensors", more);
+        fails(&again, 2, &["net.safetensors is there", "--force"]);
+    }
+    assert!(run("net.safetensors", &["--force"]).status.success());
+    std::fs::write(at.join("other.checkpoint"), "x").unwrap();
+    let again = run("other.safetensors", &[]);
+    fails(&again, 2, &["other.checkpoint", "--resume", "--force"]);
+    std::fs::create_dir(at.join("folder.safetensors")).unwrap();
+    fails(&run("folder.safetensors", &[]), 1, &["this is a folder"]);
+}
+
+#[test]
+fn numbers_of_classes_out_of_range_are_named_by_line_and_column() {
+    let folder = world();
+    let at = folder.path();
+    let table = at.join("data/attributes.csv");
+    let text = std::fs::read_to_string(&table).unwrap();
+    let (head, _) = text.trim_end().rsplit_once(',').unwrap();
+    let line = format!("line {}", text.lines().count());
+    for label in ["18446744073709551615", "9000000000000", "4096"] {
+        std::fs::write(&table, format!("{head},{label}\n")).unwrap();
+        let output = train(at, "oracle", "net", &[]);
+        fails(&output, 1, &["attributes.csv", &line, "label", label]);
+    }
+}
+
+#[test]
+fn an_encoder_is_no_classifier() {
+    let folder = world();
+    let at = folder.path();
+    for (folder, name) in [("one", "000000.png"), ("two", "000001.png")] {
+        std::fs::create_dir(at.join(folder)).unwrap();
+        let image = at.join("data/images").join(name);
+        std::fs::copy(image, at.join(folder).join("a.png")).unwrap();
+    }
+    for flag in ["--classifier", "--oracle"] {
+        let output = foil(at)
+            .arg("score")
+            .arg("--originals")
+            .arg(at.join("one"))
+            .arg("--counterfactuals")
+            .arg(at.join("two"))
+            .args([flag, "glyph_encoder", "--out"])
+            .arg(at.join("scores"))
+            .output()
+            .unwrap();
+        fails(&output, 2, &["glyph_encoder is no classifier", "encoder"]);
+    }
+}
+
 #[test]
 fn bad_input_is_explained() {
     let folder = world();
@@ -346,7 +433,7 @@ fn bad_input_is_explained() {
     fails(
         &train(at, "autoencoder", "net", &["--class", "7"]),
         1,
-        &["nothing to train on"],
+        &["data", "split train", "--class"],
     );
     let high = [
         "--steps", "60", "--batch", "8", "--width", "4", "--rate", "1e30",

@@ -1,6 +1,6 @@
 //! How the layout of a UNet is read off names and shapes.
 
-use foil::nets::{Unet, UnetConfig};
+use foil::nets::{NetError, Unet, UnetConfig};
 use foil::tensor::cpu::Cpu;
 use foil::tensor::{Array, Backend, Shape, StateDict};
 
@@ -43,6 +43,32 @@ fn the_published_layout() {
     // Six levels: the size must divide by 32 five times over.
     let x = Cpu.upload(&coarse("x", [1, 3, 48, 48])).unwrap();
     assert!(unet.predict(&Cpu, &x, &[100.0], None).is_err());
+}
+
+/// Norms over other groups give another result; groups that do not share out the channels are refused.
+#[test]
+fn groups_of_the_norms() {
+    let Some(dict) = weights("diffusion", "unet_b_weights.safetensors") else {
+        return;
+    };
+    let x = Cpu.upload(&coarse("x", [1, 3, 8, 8])).unwrap();
+    let run = |num_groups: usize| -> Result<Array, NetError> {
+        let config = UnetConfig {
+            num_groups,
+            ..unet_b(false)
+        };
+        let unet = Unet::new(&Cpu, &dict, config)?;
+        Ok(Cpu.download(&unet.predict(&Cpu, &x, &[3.0], None)?))
+    };
+    assert_eq!(
+        run(32).unwrap(),
+        run(UnetConfig::default().num_groups).unwrap()
+    );
+    assert_ne!(run(32).unwrap(), run(8).unwrap());
+    for groups in [0, 7, 64] {
+        let error = run(groups).unwrap_err().to_string();
+        assert!(error.contains("num_groups"), "{error}");
+    }
 }
 
 /// A change of size without weights equals one by a convolution that takes means, or that copies.

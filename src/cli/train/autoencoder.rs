@@ -26,7 +26,7 @@ pub fn run(args: &AutoencoderArgs) -> Result<()> {
     let data = &task.data;
     let initial = train::autoencoder(args.common.seed, 3, usize::from(args.width));
     let options = [
-        ("class", format!("{:?}", args.class)),
+        ("class", args.class.map_or("all".into(), |c| c.to_string())),
         ("width", args.width.to_string()),
     ];
     let trained = task.train(

@@ -183,10 +183,13 @@ fn learn(what: &'static str, common: &CommonArgs, steps: usize, wanted: &Wanted)
     let plan = task.plan(
         None,
         &[
-            ("target", format!("{:?}", wanted.target)),
+            ("target", format!("{:?}", wanted.target).to_lowercase()),
             ("aided", meaning.aided.to_string()),
             ("architecture", architecture.to_string()),
-            ("width", format!("{:?}", wanted.width)),
+            (
+                "width",
+                wanted.width.map_or("default".into(), |w| w.to_string()),
+            ),
             ("attack", format!("{attack:?}")),
         ],
     );

@@ -6,9 +6,10 @@ use clap::Args;
 use super::{CommonArgs, Finished, Task};
 use crate::cli::progress::Bar;
 use crate::diffusion::{Betas, Sampling, Schedule, sample, spaced};
+use crate::glyphs::Atlas;
 use crate::nets::{Architecture, Unet, UnetConfig};
 use crate::tensor::{Array, cpu::Cpu};
-use crate::train::{self, Reader, Split, UnetLayout, denoising, readable};
+use crate::train::{self, Reader, Split, UnetLayout, denoising};
 use crate::weights::Registry;
 
 /// Steps of the full schedule, as in the public code.
@@ -20,8 +21,6 @@ const ATTENTION: usize = 8;
 const HEAD: usize = 64;
 /// Held-out images on which the error of the noise is measured.
 const JUDGED: usize = 512;
-/// A character that the reader gives more than this probability counts as readable.
-const SURE: f64 = 0.8;
 
 #[derive(Args)]
 pub struct DdpmArgs {
@@ -34,6 +33,10 @@ pub struct DdpmArgs {
     #[arg(long, value_name = "LIST", default_value = "1,2,2", value_delimiter = ',',
           value_parser = clap::value_parser!(u8).range(1..=8))]
     levels: Vec<u8>,
+    /// Groups of channels that a norm takes together (default: groups of 4). guided-diffusion always has 32; narrow
+    /// networks lose the brightness of a channel that is a group of its own
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    groups: Option<u16>,
     /// Steps with a higher ratio of signal to noise than this count less, as this over the ratio (min-SNR); `inf` for
     /// equal weights
     #[arg(long, value_name = "RATIO", default_value_t = 5.0, value_parser = cap)]
@@ -47,7 +50,8 @@ pub struct DdpmArgs {
     /// Steps that these samples take
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     sample_steps: u16,
-    /// An attribute encoder (name or model card) that judges the samples: how many of them it can read
+    /// An attribute encoder (name or model card) that judges the samples: how like they are to the glyphs it takes them for, drawn
+    /// anew (correlation of pixels)
     #[arg(long, value_name = "CARD")]
     reader: Option<String>,
 }
@@ -102,6 +106,19 @@ impl DdpmArgs {
         })
     }
 
+    /// What the weights do not say.
+    fn config(&self) -> Result<UnetConfig> {
+        let groups = self.groups.map_or(usize::from(self.width) / 4, usize::from);
+        if !usize::from(self.width).is_multiple_of(groups) {
+            let message = format!("--groups {groups}: it must divide --width {}", self.width);
+            return Err(super::UsageError(message).into());
+        }
+        Ok(UnetConfig {
+            num_groups: groups,
+            ..UnetConfig::default()
+        })
+    }
+
     /// The encoder that judges the samples, read before hours of training.
     fn open_reader(&self) -> Result<Option<Reader<Cpu>>> {
         let Some(name) = &self.reader else {
@@ -121,15 +138,17 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
     let data = &task.data;
     let schedule = Schedule::new(Betas::Cosine, STEPS)?;
     let layout = args.layout(data.size)?;
+    let config = args.config()?;
     let options = [
         ("width", args.width.to_string()),
         ("levels", format!("{:?}", args.levels)),
         ("snr_cap", args.snr_cap.to_string()),
+        ("groups", config.num_groups.to_string()),
     ];
     let trained = task.train(
         &task.plan(Some(args.average), &options),
         layout.initial(args.common.seed),
-        |training, dict| Ok(Unet::new(training, dict, UnetConfig::default())?),
+        |training, dict| Ok(Unet::new(training, dict, config.clone())?),
         |training, net, chosen, step| {
             let clean = data.batch(chosen);
             let draw = denoising::Draw::new(&schedule, &clean.shape, args.common.seed, step as u64);
@@ -140,7 +159,7 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
     if args.common.half {
         train::round_to_half(&mut dict);
     }
-    let net = Unet::new(&Cpu, &dict, UnetConfig::default())?;
+    let net = Unet::new(&Cpu, &dict, config.clone())?;
     let mut found = Vec::new();
     let mut judged = task.held_out(Split::Test, |_| true);
     judged.truncate(JUDGED);
@@ -156,11 +175,15 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
     }
     let samples = draw_samples(args, &schedule, &net, data.size)?;
     if let Some(reader) = &reader {
-        let share = readable(&reader.read(&Cpu, &samples)?, SURE);
-        found.push(("readable samples".to_owned(), share));
+        let atlas = Atlas::embedded()?;
+        let mean = |images: &Array| -> Result<f64> {
+            let all = reader.likeness(&Cpu, images, &atlas)?;
+            Ok(all.iter().sum::<f64>() / all.len().max(1) as f64)
+        };
+        found.push(("likeness of samples".to_owned(), mean(&samples)?));
         if !judged.is_empty() {
-            let share = readable(&reader.read(&Cpu, &data.batch(&judged))?, SURE);
-            found.push(("readable test images".to_owned(), share));
+            let images = data.batch(&judged);
+            found.push(("likeness of test images".to_owned(), mean(&images)?));
         }
     }
     task.finish(&Finished {
@@ -170,8 +193,9 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
         found,
         labels: Vec::new(),
         further: format!(
-            "role = \"denoiser\"\ndiffusion = {{ schedule = \"{}\", steps = {STEPS} }}\n",
-            Betas::Cosine.name()
+            "role = \"denoiser\"\ndiffusion = {{ schedule = \"{}\", steps = {STEPS} }}\ndenoiser = {{ num_groups = {} }}\n",
+            Betas::Cosine.name(),
+            config.num_groups
         ),
     })
 }

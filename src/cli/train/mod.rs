@@ -76,6 +76,9 @@ struct CommonArgs {
     /// Continue from the checkpoint of an interrupted run
     #[arg(long)]
     resume: bool,
+    /// Replace weights and checkpoint of an earlier run
+    #[arg(long)]
+    force: bool,
     /// Steps of the optimiser
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
@@ -123,6 +126,31 @@ fn not_negative(text: &str) -> Result<f64, String> {
     }
 }
 
+impl CommonArgs {
+    /// An earlier run's files are not lost by mistake, and those of this one can be written.
+    fn check_out(&self) -> Result<()> {
+        let (out, checkpoint) = (self.out.display(), checkpoint(&self.out));
+        train::writable(&self.out)?;
+        if self.force || (self.resume && checkpoint.exists()) {
+            return Ok(());
+        }
+        let message = if checkpoint.exists() {
+            format!(
+                "{} is there: --resume continues that run, --force begins anew",
+                checkpoint.display()
+            )
+        } else if self.out.exists() {
+            format!("{out} is there: --force replaces it")
+        } else {
+            if self.resume && !self.quiet {
+                eprintln!("no {}: beginning anew", checkpoint.display());
+            }
+            return Ok(());
+        };
+        Err(UsageError(message).into())
+    }
+}
+
 /// A kind of training over one set of data.
 struct Task<'a> {
     args: &'a CommonArgs,
@@ -165,9 +193,23 @@ impl<'a> Task<'a> {
                 UsageError(format!("--out: there is no folder {}", folder.display())).into(),
             );
         }
+        args.check_out()?;
         let data = Data::read(&args.data)?;
         let mut items = data.split(Split::Train);
         items.retain(|&i| keep(&data.rows[i]));
+        if items.is_empty() {
+            let message = format!(
+                "{}: none of its {} images is of the split train{}",
+                args.data.display(),
+                data.rows.len(),
+                if what == "autoencoder" {
+                    " and of the --class"
+                } else {
+                    ""
+                }
+            );
+            return Err(TrainError::Data(message).into());
+        }
         Ok(Self {
             args,
             what,
@@ -223,7 +265,6 @@ impl<'a> Task<'a> {
         loss: impl Fn(&Training, &N, &[usize], usize) -> Result<candle_core::Tensor, TrainError>,
     ) -> Result<Trained> {
         let mut bar = Bar::new(self.args.quiet);
-        let mut smooth: Option<f32> = None;
         let trained = train::run(
             plan,
             initial,
@@ -234,9 +275,7 @@ impl<'a> Task<'a> {
                 loss(training, net, &chosen, step)
             },
             |progress| {
-                let mean = smooth.map_or(progress.loss, |s| 0.98 * s + 0.02 * progress.loss);
-                smooth = Some(mean);
-                let now = format!("loss {mean:.4}");
+                let now = format!("loss {:.4}", progress.loss);
                 bar.update_with("steps", progress.step, progress.steps, &now);
             },
         )?;

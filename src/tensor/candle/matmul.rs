@@ -38,7 +38,8 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    fn fits(&self) -> bool {
+    /// Whether all its values lie within its slice.
+    pub fn fits(&self) -> bool {
         let last = |count: usize, stride: usize| count.saturating_sub(1) * stride;
         self.rows * self.columns == 0
             || last(self.rows, self.row_stride) + last(self.columns, self.column_stride)

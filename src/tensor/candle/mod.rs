@@ -19,6 +19,7 @@ mod max_pool;
 mod modulate;
 mod norm;
 mod operation;
+mod outer;
 mod slope;
 mod tensor;
 mod trainable_conv;

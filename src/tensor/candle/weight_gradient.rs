@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 
 use super::matmul::{Matrix, product};
+use super::outer;
 use super::tensor::View;
 use crate::tensor::cpu::simd::for_each_isa;
 use crate::tensor::{Conv, Padding, Shape};
@@ -116,7 +117,11 @@ fn taps(spec: &Conv, x: View<'_>, g: View<'_>) -> Vec<f32> {
                 let rows = Matrix::strided(gradient, pixels, outputs, spec.outputs);
                 let columns =
                     Matrix::strided(&input[group * i_group..], pixels, i_group, spec.inputs);
-                product(&mut out, i_group, false, rows.transposed(), columns, 1.0);
+                if i_group.is_multiple_of(outer::COLUMNS) {
+                    outer::outer(&mut out, rows, columns);
+                } else {
+                    product(&mut out, i_group, false, rows.transposed(), columns, 1.0);
+                }
             }
             out
         })
@@ -171,6 +176,14 @@ fn phase_of(spec: &Conv, x: View<'_>, phase: [usize; 2], grid: Shape) -> Vec<f32
             let Some(y) = inside(gy, phase[0], spec.padding.top, x.shape.h) else {
                 continue;
             };
+            if spec.stride == 1 {
+                let left = spec.padding.left.min(grid.w);
+                let run = x.shape.w.min(grid.w - left) * c;
+                let from = (n * x.shape.h + y) * x.shape.w * c;
+                let to = (gy * grid.w + left) * c;
+                out[to..to + run].copy_from_slice(&x.data[from..from + run]);
+                continue;
+            }
             for gx in 0..grid.w {
                 let Some(column) = inside(gx, phase[1], spec.padding.left, x.shape.w) else {
                     continue;
