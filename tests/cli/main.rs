@@ -9,4 +9,5 @@ mod odd_files;
 mod real_weights;
 mod resume;
 mod score;
+mod tables;
 mod train;
