@@ -180,7 +180,7 @@ impl Guided {
     pub fn denoise(&self) -> Array {
         let x = Candle.upload(&self.x).expect("an image");
         let y = self.unet.predict(&Candle, &x, &[500.0], None);
-        Candle.download(&y.expect("it runs"))
+        Candle.download(&y.expect("it runs")).expect("a download")
     }
 
     /// The gradient by the noisy image.
@@ -204,6 +204,6 @@ impl Guided {
             .sum_all()?;
         let grads = verdict.backward()?;
         let gradient = grads.get(x.as_tensor()).ok_or("no gradient")?;
-        Ok(b.download(&Tensor::new(gradient)?))
+        Ok(b.download(&Tensor::new(gradient)?)?)
     }
 }

@@ -27,7 +27,7 @@ pub use data::{Source, default_source};
 pub use error::ConformanceError;
 pub use report::{AreaReport, Case, GroupSummary};
 
-use crate::tensor::Backend;
+use crate::metrics::MetricBackend;
 use check::Check;
 use folder::Folder;
 
@@ -37,7 +37,11 @@ type Result<T> = std::result::Result<T, ConformanceError>;
 pub const AREAS: [&str; 4] = ["vision", "weights", "nets", "bex"];
 
 /// Runs all cases of one area on a device.
-pub fn run<B: Backend + 'static>(area: &str, data: Source, backend: &B) -> Result<AreaReport> {
+pub fn run<B: MetricBackend + 'static>(
+    area: &str,
+    data: Source,
+    backend: &B,
+) -> Result<AreaReport> {
     let Some(area) = AREAS.into_iter().find(|a| *a == area) else {
         return Err(ConformanceError::UnknownArea(area.into()));
     };

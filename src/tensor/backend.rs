@@ -9,6 +9,13 @@ pub enum Part<'a, B: Backend + ?Sized> {
     Pool(&'a B::Tensor, Pool),
 }
 
+/// Two batches of features of one size, and the weights of their channels.
+pub struct Compared<'a, B: Backend + ?Sized> {
+    pub a: &'a B::Tensor,
+    pub b: &'a B::Tensor,
+    pub head: &'a [f32],
+}
+
 /// A device: all operations the networks and metrics need, in groups that can be fused.
 ///
 /// Results never depend on the batch an image is in, nor on the number of threads.
@@ -23,6 +30,11 @@ pub trait Backend: Send + Sync {
     /// How networks multiply: `f32`, or a name for something coarser. Part of every score's fingerprint.
     fn arithmetic(&self) -> &'static str {
         "f32"
+    }
+
+    /// Waits until everything that was asked for is computed; what went wrong comes to light.
+    fn wait(&self) -> Result<(), TensorError> {
+        Ok(())
     }
 
     /// Gives memory that is kept for further tensors back to the system, when the networks have done their work.
@@ -44,8 +56,9 @@ pub trait Backend: Send + Sync {
         height: usize,
         width: usize,
     ) -> Result<Self::Tensor, TensorError>;
-    /// Downloads as NCHW; `h = w = 1` gives `[n, c]`.
-    fn download(&self, tensor: &Self::Tensor) -> Array;
+    /// Downloads as NCHW; `h = w = 1` gives `[n, c]`. What went wrong on a device that computes behind the program's
+    /// back comes to light here.
+    fn download(&self, tensor: &Self::Tensor) -> Result<Array, TensorError>;
     fn shape(&self, tensor: &Self::Tensor) -> Shape;
     /// Image `index` of a batch.
     fn select(&self, tensor: &Self::Tensor, index: usize) -> Self::Tensor;
@@ -191,4 +204,28 @@ pub trait Backend: Send + Sync {
         b: &Self::Tensor,
         head: &[f32],
     ) -> Result<Vec<f64>, TensorError>;
+    /// The same for many comparisons, asked of the device at once.
+    fn mean_feature_distances(
+        &self,
+        compared: &[Compared<'_, Self>],
+    ) -> Result<Vec<Vec<f64>>, TensorError> {
+        let of = |c: &Compared<'_, Self>| self.mean_feature_distance(c.a, c.b, c.head);
+        compared.iter().map(of).collect()
+    }
+    /// The mean of that map for all pairs of images of a batch: 0 and 1, 0 and 2, …, 1 and 2, ….
+    fn all_pairs_feature_distance(
+        &self,
+        x: &Self::Tensor,
+        head: &[f32],
+    ) -> Result<Vec<f64>, TensorError> {
+        let n = self.shape(x).n;
+        let images: Vec<Self::Tensor> = (0..n).map(|i| self.select(x, i)).collect();
+        let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
+        for (i, a) in images.iter().enumerate() {
+            for b in &images[i + 1..] {
+                distances.extend(self.mean_feature_distance(a, b, head)?);
+            }
+        }
+        Ok(distances)
+    }
 }

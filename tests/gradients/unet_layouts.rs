@@ -39,7 +39,7 @@ fn the_published_layout() {
     let x = Cpu.upload(&coarse("x", [1, 3, 64, 32])).unwrap();
     let y = unet.predict(&Cpu, &x, &[100.0], None).unwrap();
     assert_eq!(Cpu.shape(&y), Shape::new(1, 64, 32, 6));
-    assert!(Cpu.download(&y).data.iter().all(|v| v.is_finite()));
+    assert!(Cpu.download(&y).unwrap().data.iter().all(|v| v.is_finite()));
     // Six levels: the size must divide by 32 five times over.
     let x = Cpu.upload(&coarse("x", [1, 3, 48, 48])).unwrap();
     assert!(unet.predict(&Cpu, &x, &[100.0], None).is_err());
@@ -97,6 +97,7 @@ fn changes_of_size_without_weights() {
     let run = |dict: &StateDict| {
         let unet = Unet::new(&Cpu, dict, unet_b(false)).expect("a UNet");
         Cpu.download(&unet.predict(&Cpu, &x, &[3.0, 900.0], None).unwrap())
+            .unwrap()
     };
     assert_close("means and copies", &run(&without), &run(&with), 2e-5);
 }

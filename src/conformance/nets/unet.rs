@@ -44,6 +44,7 @@ pub fn run<B: Backend>(backend: &B, folder: &Folder, check: &mut Check) -> Resul
     let got = network.predict_at(backend, &x, &timesteps).of(what)?;
     let got: Vec<f64> = backend
         .download(&got.logits)
+        .of(what)?
         .data
         .iter()
         .map(|&v| f64::from(v))

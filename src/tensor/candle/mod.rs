@@ -145,7 +145,7 @@ impl Backend for Candle {
         constant(Cpu.upload_pixels(images, height, width)?)
     }
 
-    fn download(&self, tensor: &Tensor) -> Array {
+    fn download(&self, tensor: &Tensor) -> Result<Array, TensorError> {
         Cpu.download(&tensor.for_engine())
     }
 
@@ -168,7 +168,7 @@ impl Backend for Candle {
         };
         for tensor in tensors {
             let n = tensor.shape().n;
-            super::cpu::expect_shape("stack", Shape { n, ..first }, tensor.shape())?;
+            super::rules::equal("stack", Shape { n, ..first }, tensor.shape())?;
         }
         let parts: Vec<_> = tensors.iter().map(Tensor::candle).collect();
         Tensor::new(&candle_core::Tensor::cat(&parts, 0).map_err(from_candle)?)
