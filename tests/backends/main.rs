@@ -136,7 +136,7 @@ macro_rules! suite {
 suite!(cpu, Some(&foil::tensor::cpu::Cpu));
 suite!(candle, Some(&foil::tensor::candle::Candle));
 suite!(wgpu, crate::gpu::any_adapter());
-suite!(shim, crate::shim::device(0));
+suite!(cuda_on_cpu, crate::shim::device(0));
 suite!(nvidia, crate::cuda::device());
 
 /// The instruction set is chosen once per process, so each one needs a process of its own.
@@ -157,6 +157,8 @@ fn every_instruction_set_of_this_machine_passes_the_same_suite() {
                 "every_instruction_set",
                 "--skip",
                 "gpu",
+                "--skip",
+                "cuda_on_cpu",
                 "--skip",
                 "shim",
                 "--skip",

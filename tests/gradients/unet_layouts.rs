@@ -58,7 +58,7 @@ fn groups_of_the_norms() {
             ..unet_b(false)
         };
         let unet = Unet::new(&Cpu, &dict, config)?;
-        Ok(Cpu.download(&unet.predict(&Cpu, &x, &[3.0], None)?))
+        Ok(Cpu.download(&unet.predict(&Cpu, &x, &[3.0], None)?)?)
     };
     assert_eq!(
         run(32).unwrap(),
