@@ -9,7 +9,7 @@
 // thread.
 // Arguments: params, qkv [n, tokens, 3c], bias, s, y.
 
-typedef unsigned int u32;
+#include "value.cuh"
 
 struct Params {
     u32 qkv_at;
@@ -36,7 +36,7 @@ struct Params {
 
 // [row of a tile][term], and [term][column].
 
-extern "C" __global__ __launch_bounds__(256) void scores(Params p, const float *qkv, const float *bias, float *s, float *y) {
+extern "C" __global__ __launch_bounds__(256) void scores(Params p, const Value *qkv, const Value *bias, float *s, Value *y) {
     __shared__ float left[256];
     __shared__ float right[256];
     const u32 lane = threadIdx.x;
@@ -55,10 +55,10 @@ extern "C" __global__ __launch_bounds__(256) void scores(Params p, const float *
         float a = 0.0f;
         float b = 0.0f;
         if (i < p.d && query < p.queries) {
-            a = qkv[at + (p.first_query + query) * p.token + i];
+            a = f32(qkv[at + (p.first_query + query) * p.token + i]);
         }
         if (i < p.d && load_key < p.tokens) {
-            b = qkv[at + p.part_step + load_key * p.token + i];
+            b = f32(qkv[at + p.part_step + load_key * p.token + i]);
         }
         left[lane] = a;
         right[column * 16u + row] = b;
@@ -72,13 +72,13 @@ extern "C" __global__ __launch_bounds__(256) void scores(Params p, const float *
         float score = sum * p.scale;
         if (p.windows != 0u) {
             const u32 window = ((p.first_image + n) % p.windows) * p.heads + head;
-            score += bias[p.bias_at + (window * p.tokens + p.first_query + query) * p.tokens + key];
+            score += f32(bias[p.bias_at + (window * p.tokens + p.first_query + query) * p.tokens + key]);
         }
         s[(blockIdx.z * p.queries + query) * p.tokens + key] = score;
     }
 }
 
-extern "C" __global__ __launch_bounds__(256) void mix(Params p, const float *qkv, const float *bias, float *s, float *y) {
+extern "C" __global__ __launch_bounds__(256) void mix(Params p, const Value *qkv, const Value *bias, float *s, Value *y) {
     __shared__ float left[256];
     __shared__ float right[256];
     const u32 lane = threadIdx.x;
@@ -97,7 +97,7 @@ extern "C" __global__ __launch_bounds__(256) void mix(Params p, const float *qkv
             a = s[(blockIdx.z * p.queries + query) * p.tokens + term + column];
         }
         if (i < p.d && term + row < p.tokens) {
-            b = qkv[at + (term + row) * p.token + i];
+            b = f32(qkv[at + (term + row) * p.token + i]);
         }
         left[lane] = a;
         right[lane] = b;
@@ -109,6 +109,6 @@ extern "C" __global__ __launch_bounds__(256) void mix(Params p, const float *qkv
     }
     if (query < p.queries && i < p.d) {
         const u32 token = n * p.tokens + p.first_query + query;
-        y[p.y_at + token * p.heads * p.d + head * p.d + i] = sum;
+        y[p.y_at + token * p.heads * p.d + head * p.d + i] = stored(sum);
     }
 }

@@ -33,10 +33,10 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> qkv: array<f32>;
-@group(0) @binding(2) var<storage, read> bias: array<f32>;
+@group(0) @binding(1) var<storage, read> qkv: array<Value>;
+@group(0) @binding(2) var<storage, read> bias: array<Value>;
 @group(0) @binding(3) var<storage, read_write> s: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<Value>;
 
 // [row of a tile][term], and [term][column].
 var<workgroup> left: array<f32, 256>;
@@ -62,10 +62,10 @@ fn scores(
         var a = 0.0;
         var b = 0.0;
         if (i < p.d && query < p.queries) {
-            a = qkv[at + (p.first_query + query) * p.token + i];
+            a = f32(qkv[at + (p.first_query + query) * p.token + i]);
         }
         if (i < p.d && load_key < p.tokens) {
-            b = qkv[at + p.part_step + load_key * p.token + i];
+            b = f32(qkv[at + p.part_step + load_key * p.token + i]);
         }
         left[lane] = a;
         right[column * 16u + row] = b;
@@ -79,7 +79,7 @@ fn scores(
         var score = sum * p.scale;
         if (p.windows != 0u) {
             let window = ((p.first_image + n) % p.windows) * p.heads + head;
-            score += bias[p.bias_at + (window * p.tokens + p.first_query + query) * p.tokens + key];
+            score += f32(bias[p.bias_at + (window * p.tokens + p.first_query + query) * p.tokens + key]);
         }
         s[(group.z * p.queries + query) * p.tokens + key] = score;
     }
@@ -105,7 +105,7 @@ fn mix(
             a = s[(group.z * p.queries + query) * p.tokens + term + column];
         }
         if (i < p.d && term + row < p.tokens) {
-            b = qkv[at + (term + row) * p.token + i];
+            b = f32(qkv[at + (term + row) * p.token + i]);
         }
         left[lane] = a;
         right[lane] = b;
@@ -117,6 +117,6 @@ fn mix(
     }
     if (query < p.queries && i < p.d) {
         let token = n * p.tokens + p.first_query + query;
-        y[p.y_at + token * p.heads * p.d + head * p.d + i] = sum;
+        y[p.y_at + token * p.heads * p.d + head * p.d + i] = Value(sum);
     }
 }

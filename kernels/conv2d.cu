@@ -14,6 +14,7 @@
 
 #include "activation.cuh"
 #include "launch.cuh"
+#include "value.cuh"
 
 struct Params {
     u32 x_at;
@@ -61,15 +62,15 @@ __device__ inline uint3 output_pixel(const Params &p, u32 index) {
     return make_uint3(n, p.first_row + row, rest - row * p.out_w);
 }
 
-__device__ inline void finish(const Params &p, const float *bias, const float *residual, float *y, float sum, u32 pixel, u32 o) {
+__device__ inline void finish(const Params &p, const float *bias, const Value *residual, Value *y, float sum, u32 pixel, u32 o) {
     float v = sum + bias[o];
     if (p.has_residual != 0u) {
-        v += residual[p.residual_at + pixel * p.all_outputs + o];
+        v += f32(residual[p.residual_at + pixel * p.all_outputs + o]);
     }
-    y[p.y_at + pixel * p.channels + p.first + o] = activate(v, p.activation);
+    y[p.y_at + pixel * p.channels + p.first + o] = stored(activate(v, p.activation));
 }
 
-extern "C" __global__ __launch_bounds__(256) void dense(Params p, const float *x, const float4 *weight, const float *bias, const float *residual, float *y) {
+extern "C" __global__ __launch_bounds__(256) void dense(Params p, const Value *x, const Value4 *weight, const float *bias, const Value *residual, Value *y) {
     // [term][pixel] and [term][four outputs].
     __shared__ float pixels[1024];
     __shared__ float4 weights[256];
@@ -108,7 +109,7 @@ extern "C" __global__ __launch_bounds__(256) void dense(Params p, const float *x
             const int iy = corner_y + (int)(ky);
             const int ix = corner_x + (int)(kx);
             if (loads && first + j < terms && iy >= 0 && ix >= 0 && (u32)(iy) < p.h && (u32)(ix) < p.w) {
-                value = x[image + ((u32)(iy) * p.w + (u32)(ix)) * p.c + i];
+                value = f32(x[image + ((u32)(iy) * p.w + (u32)(ix)) * p.c + i]);
             }
             pixels[(load_term + j) * TILE + load_pixel] = value;
             i++;
@@ -124,7 +125,7 @@ extern "C" __global__ __launch_bounds__(256) void dense(Params p, const float *x
         const u32 weight_term = term + lane / 16u;
         float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (weight_term < terms) {
-            four = weight[weight_at + weight_term * weight_row];
+            four = f32(weight[weight_at + weight_term * weight_row]);
         }
         weights[lane] = four;
         __syncthreads();
@@ -162,7 +163,7 @@ extern "C" __global__ __launch_bounds__(256) void dense(Params p, const float *x
     }
 }
 
-extern "C" __global__ __launch_bounds__(256) void depthwise(Params p, const float *x, const float4 *weight, const float *bias, const float *residual, float *y) {
+extern "C" __global__ __launch_bounds__(256) void depthwise(Params p, const Value *x, const Value4 *weight, const float *bias, const Value *residual, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -184,7 +185,7 @@ extern "C" __global__ __launch_bounds__(256) void depthwise(Params p, const floa
                 continue;
             }
             const u32 w = (ky * p.kw + kx) * p.all_outputs + o;
-            sum += x[image + ((u32)(iy) * p.w + (u32)(ix)) * p.c] * ((const float *)weight)[w];
+            sum += f32(x[image + ((u32)(iy) * p.w + (u32)(ix)) * p.c]) * f32(((const Value *)weight)[w]);
         }
     }
     finish(p, bias, residual, y, sum, (at.x * p.out_h + at.y) * p.out_w + at.z, o);

@@ -47,11 +47,11 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
-@group(0) @binding(2) var<storage, read> weight: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> x: array<Value>;
+@group(0) @binding(2) var<storage, read> weight: array<vec4<Value>>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
-@group(0) @binding(4) var<storage, read> residual: array<f32>;
-@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read> residual: array<Value>;
+@group(0) @binding(5) var<storage, read_write> y: array<Value>;
 
 const TILE: u32 = 64u;
 const DEPTH: u32 = 16u;
@@ -72,9 +72,9 @@ fn output_pixel(index: u32) -> vec3<u32> {
 fn finish(sum: f32, pixel: u32, o: u32) {
     var v = sum + bias[o];
     if (p.has_residual != 0u) {
-        v += residual[p.residual_at + pixel * p.all_outputs + o];
+        v += f32(residual[p.residual_at + pixel * p.all_outputs + o]);
     }
-    y[p.y_at + pixel * p.channels + p.first + o] = activate(v, p.activation);
+    y[p.y_at + pixel * p.channels + p.first + o] = Value(activate(v, p.activation));
 }
 
 @compute @workgroup_size(256)
@@ -120,7 +120,7 @@ fn dense(
             let iy = corner_y + i32(ky);
             let ix = corner_x + i32(kx);
             if (loads && first + j < terms && iy >= 0 && ix >= 0 && u32(iy) < p.h && u32(ix) < p.w) {
-                value = x[image + (u32(iy) * p.w + u32(ix)) * p.c + i];
+                value = f32(x[image + (u32(iy) * p.w + u32(ix)) * p.c + i]);
             }
             pixels[(load_term + j) * TILE + load_pixel] = value;
             i++;
@@ -136,7 +136,7 @@ fn dense(
         let weight_term = term + lane / 16u;
         var four = vec4<f32>();
         if (weight_term < terms) {
-            four = weight[weight_at + weight_term * weight_row];
+            four = vec4<f32>(weight[weight_at + weight_term * weight_row]);
         }
         weights[lane] = four;
         workgroupBarrier();
@@ -202,7 +202,7 @@ fn depthwise(
                 continue;
             }
             let w = (ky * p.kw + kx) * p.all_outputs + o;
-            sum += x[image + (u32(iy) * p.w + u32(ix)) * p.c] * weight[w / 4u][w % 4u];
+            sum += f32(x[image + (u32(iy) * p.w + u32(ix)) * p.c]) * f32(weight[w / 4u][w % 4u]);
         }
     }
     finish(sum, (at.x * p.out_h + at.y) * p.out_w + at.z, o);

@@ -4,7 +4,7 @@
 // activated y = activation(a). Per value: 4 bytes read, 4 written, up to 25 flops.
 // affine    y[c] = a[order[c]] * scale[c] + shift[c]. Per value: 4 bytes read, 4 written, 2 flops.
 //
-// Arguments: params, a, b (affine: for each channel its source, scale and shift, as bits), y.
+// Arguments: params, a, b (affine: table, for each channel its source, scale and shift, as bits), y.
 
 struct Params {
     a_at: u32,
@@ -22,9 +22,10 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> a: array<f32>;
-@group(0) @binding(2) var<storage, read> b: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read> a: array<Value>;
+@group(0) @binding(2) var<storage, read> b: array<Value>;
+@group(0) @binding(2) var<storage, read> table: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<Value>;
 
 fn invocation(group: vec3<u32>, groups: vec3<u32>, lane: u32) -> u32 {
     return (group.y * groups.x + group.x) * 256u + lane;
@@ -45,7 +46,7 @@ fn add(
     if (p.b_pixels == 0u) {
         rest = rest % p.c;
     }
-    y[p.y_at + index] = a[p.a_at + index] + b[p.b_at + n * p.b_image + rest];
+    y[p.y_at + index] = Value(f32(a[p.a_at + index]) + f32(b[p.b_at + n * p.b_image + rest]));
 }
 
 @compute @workgroup_size(256)
@@ -56,7 +57,7 @@ fn activated(
 ) {
     let index = invocation(group, groups, lane);
     if (index < p.count) {
-        y[p.y_at + index] = activate(a[p.a_at + index], p.activation);
+        y[p.y_at + index] = Value(activate(f32(a[p.a_at + index]), p.activation));
     }
 }
 
@@ -72,7 +73,7 @@ fn affine(
     }
     let pixel = index / p.out_c;
     let channel = index - pixel * p.out_c;
-    let source = bitcast<u32>(b[channel]);
-    let value = a[p.a_at + pixel * p.c + source];
-    y[p.y_at + index] = value * b[p.out_c + channel] + b[2u * p.out_c + channel];
+    let source = bitcast<u32>(table[channel]);
+    let value = f32(a[p.a_at + pixel * p.c + source]);
+    y[p.y_at + index] = Value(value * table[p.out_c + channel] + table[2u * p.out_c + channel]);
 }

@@ -11,6 +11,7 @@
 // Arguments: params, x (pixels: words of four bytes), y.
 
 #include "launch.cuh"
+#include "value.cuh"
 
 struct Params {
     u32 x_at;
@@ -32,16 +33,16 @@ struct Params {
     u32 columns;
 };
 
-extern "C" __global__ __launch_bounds__(256) void pixels(Params p, const u32 *x, u32 *y) {
+extern "C" __global__ __launch_bounds__(256) void pixels(Params p, const u32 *bytes, Value *values) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
     }
-    const u32 byte = (x[p.x_at + index / 4u] >> (index % 4u * 8u)) & 255u;
-    y[p.y_at + index] = __float_as_uint((float)(byte));
+    const u32 byte = (bytes[p.x_at + index / 4u] >> (index % 4u * 8u)) & 255u;
+    values[p.y_at + index] = stored((float)(byte));
 }
 
-extern "C" __global__ __launch_bounds__(256) void channels(Params p, const u32 *x, u32 *y) {
+extern "C" __global__ __launch_bounds__(256) void channels(Params p, const Bits *x, Bits *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -50,7 +51,7 @@ extern "C" __global__ __launch_bounds__(256) void channels(Params p, const u32 *
     y[p.y_at + pixel * p.channels + p.first + index - pixel * p.c] = x[p.x_at + index];
 }
 
-extern "C" __global__ __launch_bounds__(256) void windows(Params p, const u32 *x, u32 *y) {
+extern "C" __global__ __launch_bounds__(256) void windows(Params p, const Bits *x, Bits *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -63,14 +64,14 @@ extern "C" __global__ __launch_bounds__(256) void windows(Params p, const u32 *x
     const u32 row = window / p.columns % p.rows;
     const u32 iy = (row * p.size + inner / p.size + p.shift_y) % (p.rows * p.size);
     const u32 ix = (window % p.columns * p.size + inner % p.size + p.shift_x) % (p.columns * p.size);
-    u32 value = 0u;
+    Bits value = 0u;
     if (iy < p.h && ix < p.w) {
         value = x[p.x_at + ((n * p.h + iy) * p.w + ix) * p.c + channel];
     }
     y[p.y_at + index] = value;
 }
 
-extern "C" __global__ __launch_bounds__(256) void unwindows(Params p, const u32 *x, u32 *y) {
+extern "C" __global__ __launch_bounds__(256) void unwindows(Params p, const Bits *x, Bits *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -88,7 +89,7 @@ extern "C" __global__ __launch_bounds__(256) void unwindows(Params p, const u32 
     y[p.y_at + index] = x[p.x_at + from * p.c + channel];
 }
 
-extern "C" __global__ __launch_bounds__(256) void patches(Params p, const u32 *x, u32 *y) {
+extern "C" __global__ __launch_bounds__(256) void patches(Params p, const Bits *x, Bits *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -100,14 +101,14 @@ extern "C" __global__ __launch_bounds__(256) void patches(Params p, const u32 *x
     const u32 n = row / p.out_h;
     const u32 iy = (row - n * p.out_h) * 2u + part % 2u;
     const u32 ix = (pixel - row * p.out_w) * 2u + part / 2u;
-    u32 value = 0u;
+    Bits value = 0u;
     if (iy < p.h && ix < p.w) {
         value = x[p.x_at + ((n * p.h + iy) * p.w + ix) * p.c + channel];
     }
     y[p.y_at + index] = value;
 }
 
-extern "C" __global__ __launch_bounds__(256) void upsample(Params p, const u32 *x, u32 *y) {
+extern "C" __global__ __launch_bounds__(256) void upsample(Params p, const Bits *x, Bits *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -121,7 +122,7 @@ extern "C" __global__ __launch_bounds__(256) void upsample(Params p, const u32 *
     y[p.y_at + index] = x[p.x_at + ((n * p.h + iy) * p.w + ix) * p.c + channel];
 }
 
-extern "C" __global__ __launch_bounds__(256) void crop(Params p, const u32 *x, u32 *y) {
+extern "C" __global__ __launch_bounds__(256) void crop(Params p, const Bits *x, Bits *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;

@@ -31,8 +31,10 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> x: array<u32>;
-@group(0) @binding(2) var<storage, read_write> y: array<u32>;
+@group(0) @binding(1) var<storage, read> x: array<Bits>;
+@group(0) @binding(1) var<storage, read> bytes: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<Bits>;
+@group(0) @binding(2) var<storage, read_write> values: array<Value>;
 
 fn invocation(group: vec3<u32>, groups: vec3<u32>, lane: u32) -> u32 {
     return (group.y * groups.x + group.x) * 256u + lane;
@@ -48,8 +50,8 @@ fn pixels(
     if (index >= p.count) {
         return;
     }
-    let byte = (x[p.x_at + index / 4u] >> (index % 4u * 8u)) & 255u;
-    y[p.y_at + index] = bitcast<u32>(f32(byte));
+    let byte = (bytes[p.x_at + index / 4u] >> (index % 4u * 8u)) & 255u;
+    values[p.y_at + index] = Value(f32(byte));
 }
 
 @compute @workgroup_size(256)
@@ -84,7 +86,7 @@ fn windows(
     let row = window / p.columns % p.rows;
     let iy = (row * p.size + inner / p.size + p.shift_y) % (p.rows * p.size);
     let ix = (window % p.columns * p.size + inner % p.size + p.shift_x) % (p.columns * p.size);
-    var value = 0u;
+    var value = Bits(0);
     if (iy < p.h && ix < p.w) {
         value = x[p.x_at + ((n * p.h + iy) * p.w + ix) * p.c + channel];
     }
@@ -131,7 +133,7 @@ fn patches(
     let n = row / p.out_h;
     let iy = (row - n * p.out_h) * 2u + part % 2u;
     let ix = (pixel - row * p.out_w) * 2u + part / 2u;
-    var value = 0u;
+    var value = Bits(0);
     if (iy < p.h && ix < p.w) {
         value = x[p.x_at + ((n * p.h + iy) * p.w + ix) * p.c + channel];
     }

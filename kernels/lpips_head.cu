@@ -10,9 +10,10 @@
 // Per pixel: 16 c bytes read (the second time from caches), 11 c flops; mean writes 1/8 byte.
 // Products that are subtracted are rounded first: fused into one operation they would not cancel when both
 // features are the same.
-// Arguments: params, a, b, head, y, (pairs) table.
+// Arguments: params, a, b, head, y (mean, pairs: sums), (pairs) table.
 
 #include "two_float.cuh"
+#include "value.cuh"
 
 struct Params {
     u32 a_at;
@@ -47,13 +48,13 @@ __device__ inline float2 shared_sum(float2 value, u32 lane) {
 }
 
 // The distance of two pixels whose channels begin at `pixel * c`; all threads of the block must come here.
-__device__ inline float distance_at(const Params &p, const float *a, const float *b, const float *head, u32 pixel_a, u32 pixel_b, u32 lane) {
+__device__ inline float distance_at(const Params &p, const Value *a, const Value *b, const float *head, u32 pixel_a, u32 pixel_b, u32 lane) {
     const u32 first_a = p.a_at + pixel_a * p.c;
     const u32 first_b = p.b_at + pixel_b * p.c;
     float2 squares = make_float2(0.0f, 0.0f);
     for (u32 i = lane % 16u; i < p.c; i += 16u) {
-        const float va = a[first_a + i];
-        const float vb = b[first_b + i];
+        const float va = f32(a[first_a + i]);
+        const float vb = f32(b[first_b + i]);
         squares.x += va * va;
         squares.y += vb * vb;
     }
@@ -62,26 +63,26 @@ __device__ inline float distance_at(const Params &p, const float *a, const float
     const float scale_b = 1.0f / (sqrtf(squares.y) + EPSILON);
     float sum = 0.0f;
     for (u32 i = lane % 16u; i < p.c; i += 16u) {
-        const float ua = __fmul_rn(a[first_a + i], scale_a);
-        const float ub = __fmul_rn(b[first_b + i], scale_b);
+        const float ua = __fmul_rn(f32(a[first_a + i]), scale_a);
+        const float ub = __fmul_rn(f32(b[first_b + i]), scale_b);
         const float difference = ua - ub;
         sum += head[i] * (difference * difference);
     }
     return shared_sum(make_float2(sum, 0.0f), lane).x;
 }
 
-extern "C" __global__ __launch_bounds__(256) void distances(Params p, const float *a, const float *b, const float *head, float *y) {
+extern "C" __global__ __launch_bounds__(256) void distances(Params p, const Value *a, const Value *b, const float *head, Value *y) {
     const u32 lane = threadIdx.x;
     const u32 pixel = (blockIdx.y * gridDim.x + blockIdx.x) * 16u + lane / 16u;
     const u32 inside = min(pixel, p.pixels - 1u);
     const float d = distance_at(p, a, b, head, inside, inside, lane);
     if (pixel < p.pixels && lane % 16u == 0u) {
-        y[p.y_at + pixel] = d;
+        y[p.y_at + pixel] = stored(d);
     }
 }
 
 // The sum over the pixels of part `index` of the launch, for images `image_a` and `image_b`, written to its place.
-__device__ inline void sum_part(const Params &p, const float *a, const float *b, const float *head, float *y, u32 index, u32 image_a, u32 image_b) {
+__device__ inline void sum_part(const Params &p, const Value *a, const Value *b, const float *head, float *sums, u32 index, u32 image_a, u32 image_b) {
     __shared__ float2 found[64];
     const u32 lane = threadIdx.x;
     const u32 first = (index % p.parts) * 64u;
@@ -102,25 +103,25 @@ __device__ inline void sum_part(const Params &p, const float *a, const float *b,
         __syncthreads();
     }
     if (lane == 0u) {
-        y[p.y_at + 2u * index] = found[0].x;
-        y[p.y_at + 2u * index + 1u] = found[0].y;
+        sums[p.y_at + 2u * index] = found[0].x;
+        sums[p.y_at + 2u * index + 1u] = found[0].y;
     }
 }
 
-extern "C" __global__ __launch_bounds__(256) void mean(Params p, const float *a, const float *b, const float *head, float *y) {
+extern "C" __global__ __launch_bounds__(256) void mean(Params p, const Value *a, const Value *b, const float *head, float *sums) {
     const u32 index = blockIdx.y * gridDim.x + blockIdx.x;
     if (index >= p.count) {
         return;
     }
     const u32 pair = index / p.parts;
-    sum_part(p, a, b, head, y, index, pair, pair);
+    sum_part(p, a, b, head, sums, index, pair, pair);
 }
 
-extern "C" __global__ __launch_bounds__(256) void pairs(Params p, const float *a, const float *b, const float *head, float *y, const u32 *table) {
+extern "C" __global__ __launch_bounds__(256) void pairs(Params p, const Value *a, const Value *b, const float *head, float *sums, const u32 *table) {
     const u32 index = blockIdx.y * gridDim.x + blockIdx.x;
     if (index >= p.count) {
         return;
     }
     const u32 pair = index / p.parts;
-    sum_part(p, a, b, head, y, index, table[2u * pair], table[2u * pair + 1u]);
+    sum_part(p, a, b, head, sums, index, table[2u * pair], table[2u * pair + 1u]);
 }

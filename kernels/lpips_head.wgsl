@@ -10,7 +10,7 @@
 // Per pixel: 16 c bytes read (the second time from caches), 11 c flops; mean writes 1/8 byte.
 // Products that are subtracted are hidden from the compiler: fused into one operation they would not cancel when both
 // features are the same.
-// Arguments: params, a, b, head, y, (pairs) table.
+// Arguments: params, a, b, head, y (mean, pairs: sums), (pairs) table.
 
 struct Params {
     a_at: u32,
@@ -26,10 +26,11 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> a: array<f32>;
-@group(0) @binding(2) var<storage, read> b: array<f32>;
+@group(0) @binding(1) var<storage, read> a: array<Value>;
+@group(0) @binding(2) var<storage, read> b: array<Value>;
 @group(0) @binding(3) var<storage, read> head: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<Value>;
+@group(0) @binding(4) var<storage, read_write> sums: array<f32>;
 @group(0) @binding(5) var<storage, read> table: array<u32>;
 
 const EPSILON: f32 = 1e-10;
@@ -58,15 +59,15 @@ fn distance_at(pixel_a: u32, pixel_b: u32, lane: u32) -> f32 {
     let first_b = p.b_at + pixel_b * p.c;
     var squares = vec2<f32>();
     for (var i = lane % 16u; i < p.c; i += 16u) {
-        let v = vec2<f32>(a[first_a + i], b[first_b + i]);
+        let v = vec2<f32>(f32(a[first_a + i]), f32(b[first_b + i]));
         squares += v * v;
     }
     let lengths = sqrt(shared_sum(squares, lane)) + vec2<f32>(EPSILON);
     let scales = vec2<f32>(1.0) / lengths;
     var sum = 0.0;
     for (var i = lane % 16u; i < p.c; i += 16u) {
-        let ua = opaque(a[first_a + i] * scales.x, p.zero);
-        let ub = opaque(b[first_b + i] * scales.y, p.zero);
+        let ua = opaque(f32(a[first_a + i]) * scales.x, p.zero);
+        let ub = opaque(f32(b[first_b + i]) * scales.y, p.zero);
         let difference = ua - ub;
         sum += head[i] * (difference * difference);
     }
@@ -83,7 +84,7 @@ fn distances(
     let inside = min(pixel, p.pixels - 1u);
     let d = distance_at(inside, inside, lane);
     if (pixel < p.pixels && lane % 16u == 0u) {
-        y[p.y_at + pixel] = d;
+        y[p.y_at + pixel] = Value(d);
     }
 }
 
@@ -107,8 +108,8 @@ fn sum_part(index: u32, image_a: u32, image_b: u32, lane: u32) {
         workgroupBarrier();
     }
     if (lane == 0u) {
-        y[p.y_at + 2u * index] = found[0].x;
-        y[p.y_at + 2u * index + 1u] = found[0].y;
+        sums[p.y_at + 2u * index] = found[0].x;
+        sums[p.y_at + 2u * index + 1u] = found[0].y;
     }
 }
 

@@ -8,6 +8,7 @@
 // Arguments: params, x, weight [k][outputs padded to 64], bias, residual, y.
 
 #include "activation.cuh"
+#include "value.cuh"
 
 struct Params {
     u32 x_at;
@@ -31,7 +32,7 @@ struct Params {
 #define TILE 64u
 #define DEPTH 16u
 
-extern "C" __global__ __launch_bounds__(256) void linear(Params p, const float *x, const float4 *weight, const float *bias, const float *residual, float *y) {
+extern "C" __global__ __launch_bounds__(256) void linear(Params p, const Value *x, const Value4 *weight, const float *bias, const Value *residual, Value *y) {
     // [term][pixel] and [term][four outputs].
     __shared__ float values[1024];
     __shared__ float4 weights[256];
@@ -55,14 +56,14 @@ extern "C" __global__ __launch_bounds__(256) void linear(Params p, const float *
         for (u32 j = 0u; j < 4u; j++) {
             float value = 0.0f;
             if (loads && term + load_term + j < p.terms) {
-                value = x[load_at + term + j];
+                value = f32(x[load_at + term + j]);
             }
             values[(load_term + j) * TILE + load_row] = value;
         }
         const u32 weight_term = term + lane / 16u;
         float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (weight_term < p.terms) {
-            four = weight[weight_at + weight_term * weight_row];
+            four = f32(weight[weight_at + weight_term * weight_row]);
         }
         weights[lane] = four;
         __syncthreads();
@@ -95,9 +96,9 @@ extern "C" __global__ __launch_bounds__(256) void linear(Params p, const float *
                 const u32 o = p.first_output + first_local + i;
                 float v = sums[j][i] + bias[o];
                 if (p.has_residual != 0u) {
-                    v += residual[p.residual_at + index * p.all_outputs + o];
+                    v += f32(residual[p.residual_at + index * p.all_outputs + o]);
                 }
-                y[p.y_at + index * p.channels + p.first + o] = activate(v, p.activation);
+                y[p.y_at + index * p.channels + p.first + o] = stored(activate(v, p.activation));
             }
         }
     }

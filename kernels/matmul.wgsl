@@ -27,11 +27,11 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
-@group(0) @binding(2) var<storage, read> weight: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> x: array<Value>;
+@group(0) @binding(2) var<storage, read> weight: array<vec4<Value>>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
-@group(0) @binding(4) var<storage, read> residual: array<f32>;
-@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read> residual: array<Value>;
+@group(0) @binding(5) var<storage, read_write> y: array<Value>;
 
 const TILE: u32 = 64u;
 const DEPTH: u32 = 16u;
@@ -68,14 +68,14 @@ fn linear(
         for (var j = 0u; j < 4u; j++) {
             var value = 0.0;
             if (loads && term + load_term + j < p.terms) {
-                value = x[load_at + term + j];
+                value = f32(x[load_at + term + j]);
             }
             values[(load_term + j) * TILE + load_row] = value;
         }
         let weight_term = term + lane / 16u;
         var four = vec4<f32>();
         if (weight_term < p.terms) {
-            four = weight[weight_at + weight_term * weight_row];
+            four = vec4<f32>(weight[weight_at + weight_term * weight_row]);
         }
         weights[lane] = four;
         workgroupBarrier();
@@ -109,9 +109,9 @@ fn linear(
                 let o = p.first_output + first_local + i;
                 var v = sum[i] + bias[o];
                 if (p.has_residual != 0u) {
-                    v += residual[p.residual_at + index * p.all_outputs + o];
+                    v += f32(residual[p.residual_at + index * p.all_outputs + o]);
                 }
-                y[p.y_at + index * p.channels + p.first + o] = activate(v, p.activation);
+                y[p.y_at + index * p.channels + p.first + o] = Value(activate(v, p.activation));
             }
         }
     }

@@ -11,11 +11,12 @@
 //
 // Sums are taken in two passes, from the first value of their pixel or group: a large offset costs no digits. Their
 // order depends on the shape of one image only.
-// Arguments: params, x, weight, bias, modulation, y. What `statistics` writes to y (for each image centres, scales,
-// shifts, channel by channel) is the modulation of `normalise`; elsewhere it is scales, then shifts.
+// Arguments: params, x, weight, bias, modulation (scales, then shifts), y. What `statistics` finds (for each image
+// centres, scales, shifts, channel by channel) are the maps that `normalise` has in the place of a modulation.
 
 #include "activation.cuh"
 #include "launch.cuh"
+#include "value.cuh"
 
 struct Params {
     u32 x_at;
@@ -51,34 +52,34 @@ __device__ inline float shared_sum(float value, u32 lane, u32 width) {
     return sum;
 }
 
-extern "C" __global__ __launch_bounds__(256) void layer(Params p, const float *x, const float *weight, const float *bias, const float *modulation, float *y) {
+extern "C" __global__ __launch_bounds__(256) void layer(Params p, const Value *x, const float *weight, const float *bias, const Value *modulation, Value *y) {
     const u32 lane = threadIdx.x;
     const u32 pixel = (blockIdx.y * gridDim.x + blockIdx.x) * 16u + lane / 16u;
     const bool inside = pixel < p.pixels;
     const u32 from = p.x_at + min(pixel, p.pixels - 1u) * p.c;
     const u32 start = lane % 16u;
-    const float origin = x[from];
+    const float origin = f32(x[from]);
     float sum = 0.0f;
     for (u32 i = start; i < p.c; i += 16u) {
-        sum += x[from + i] - origin;
+        sum += f32(x[from + i]) - origin;
     }
     const float mean = shared_sum(sum, lane, 16u) / (float)(p.c);
     sum = 0.0f;
     for (u32 i = start; i < p.c; i += 16u) {
-        const float v = (x[from + i] - origin) - mean;
+        const float v = (f32(x[from + i]) - origin) - mean;
         sum += v * v;
     }
     const float variance = shared_sum(sum, lane, 16u) / (float)(p.c);
     const float scale = 1.0f / sqrtf(variance + p.epsilon);
     if (inside) {
         for (u32 i = start; i < p.c; i += 16u) {
-            const float v = (x[from + i] - origin) - mean;
-            y[p.y_at + pixel * p.c + i] = v * scale * weight[i] + bias[i];
+            const float v = (f32(x[from + i]) - origin) - mean;
+            y[p.y_at + pixel * p.c + i] = stored(v * scale * weight[i] + bias[i]);
         }
     }
 }
 
-extern "C" __global__ __launch_bounds__(256) void statistics(Params p, const float *x, const float *weight, const float *bias, const float *modulation, float *y) {
+extern "C" __global__ __launch_bounds__(256) void statistics(Params p, const Value *x, const float *weight, const float *bias, const Value *modulation, float *found) {
     const u32 lane = threadIdx.x;
     const u32 index = blockIdx.y * gridDim.x + blockIdx.x;
     if (index >= p.count) {
@@ -89,15 +90,15 @@ extern "C" __global__ __launch_bounds__(256) void statistics(Params p, const flo
     const u32 channel = (index - n * p.groups) * width;
     const u32 from = p.x_at + n * p.pixels * p.c + channel;
     const u32 values = p.pixels * width;
-    const float origin = x[from];
+    const float origin = f32(x[from]);
     float sum = 0.0f;
     for (u32 i = lane; i < values; i += 256u) {
-        sum += x[from + i / width * p.c + i % width] - origin;
+        sum += f32(x[from + i / width * p.c + i % width]) - origin;
     }
     const float mean = shared_sum(sum, lane, 256u) / (float)(values);
     sum = 0.0f;
     for (u32 i = lane; i < values; i += 256u) {
-        const float v = (x[from + i / width * p.c + i % width] - origin) - mean;
+        const float v = (f32(x[from + i / width * p.c + i % width]) - origin) - mean;
         sum += v * v;
     }
     const float variance = shared_sum(sum, lane, 256u) / (float)(values);
@@ -111,34 +112,34 @@ extern "C" __global__ __launch_bounds__(256) void statistics(Params p, const flo
         float shift = bias[o] - rest * scale;
         if (p.has_modulation != 0u) {
             const u32 m = p.modulation_at + n * 2u * p.c + o;
-            const float more = 1.0f + modulation[m];
+            const float more = 1.0f + f32(modulation[m]);
             scale *= more;
-            shift = shift * more + modulation[m + p.c];
+            shift = shift * more + f32(modulation[m + p.c]);
         }
         const u32 to = p.y_at + n * 3u * p.c + o;
-        y[to] = centre;
-        y[to + p.c] = scale;
-        y[to + 2u * p.c] = shift;
+        found[to] = centre;
+        found[to + p.c] = scale;
+        found[to + 2u * p.c] = shift;
     }
 }
 
-extern "C" __global__ __launch_bounds__(256) void normalise(Params p, const float *x, const float *weight, const float *bias, const float *modulation, float *y) {
+extern "C" __global__ __launch_bounds__(256) void normalise(Params p, const Value *x, const float *weight, const float *bias, const float *maps, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
     }
     const u32 map = p.modulation_at + (p.first_image + index / p.image) * 3u * p.c + index % p.c;
-    const float centred = x[p.x_at + index] - modulation[map];
-    const float v = centred * modulation[map + p.c] + modulation[map + 2u * p.c];
-    y[p.y_at + index] = activate(v, p.activation);
+    const float centred = f32(x[p.x_at + index]) - maps[map];
+    const float v = centred * maps[map + p.c] + maps[map + 2u * p.c];
+    y[p.y_at + index] = stored(activate(v, p.activation));
 }
 
-extern "C" __global__ __launch_bounds__(256) void modulate(Params p, const float *x, const float *weight, const float *bias, const float *modulation, float *y) {
+extern "C" __global__ __launch_bounds__(256) void modulate(Params p, const Value *x, const float *weight, const float *bias, const Value *modulation, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
     }
     const u32 map = p.modulation_at + (p.first_image + index / p.image) * 2u * p.c + index % p.c;
-    const float v = x[p.x_at + index] * modulation[map] + modulation[map + p.c];
-    y[p.y_at + index] = activate(v, p.activation);
+    const float v = f32(x[p.x_at + index]) * f32(modulation[map]) + f32(modulation[map + p.c]);
+    y[p.y_at + index] = stored(activate(v, p.activation));
 }

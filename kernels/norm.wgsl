@@ -11,8 +11,8 @@
 //
 // Sums are taken in two passes, from the first value of their pixel or group: a large offset costs no digits. Their
 // order depends on the shape of one image only.
-// Arguments: params, x, weight, bias, modulation, y. What `statistics` writes to y (for each image centres, scales,
-// shifts, channel by channel) is the modulation of `normalise`; elsewhere it is scales, then shifts.
+// Arguments: params, x, weight, bias, modulation (scales, then shifts), y. What `statistics` finds (for each image
+// centres, scales, shifts, channel by channel) are the maps that `normalise` has in the place of a modulation.
 
 struct Params {
     x_at: u32,
@@ -33,11 +33,13 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<Value>;
 @group(0) @binding(2) var<storage, read> weight: array<f32>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
-@group(0) @binding(4) var<storage, read> modulation: array<f32>;
-@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read> modulation: array<Value>;
+@group(0) @binding(4) var<storage, read> maps: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<Value>;
+@group(0) @binding(5) var<storage, read_write> found: array<f32>;
 
 var<workgroup> partial: array<f32, 256>;
 
@@ -66,23 +68,23 @@ fn layer(
     let inside = pixel < p.pixels;
     let begin = p.x_at + min(pixel, p.pixels - 1u) * p.c;
     let start = lane % 16u;
-    let origin = x[begin];
+    let origin = f32(x[begin]);
     var sum = 0.0;
     for (var i = start; i < p.c; i += 16u) {
-        sum += x[begin + i] - origin;
+        sum += f32(x[begin + i]) - origin;
     }
     let mean = shared_sum(sum, lane, 16u) / f32(p.c);
     sum = 0.0;
     for (var i = start; i < p.c; i += 16u) {
-        let v = (x[begin + i] - origin) - mean;
+        let v = (f32(x[begin + i]) - origin) - mean;
         sum += v * v;
     }
     let variance = shared_sum(sum, lane, 16u) / f32(p.c);
     let scale = 1.0 / sqrt(variance + p.epsilon);
     if (inside) {
         for (var i = start; i < p.c; i += 16u) {
-            let v = (x[begin + i] - origin) - mean;
-            y[p.y_at + pixel * p.c + i] = v * scale * weight[i] + bias[i];
+            let v = (f32(x[begin + i]) - origin) - mean;
+            y[p.y_at + pixel * p.c + i] = Value(v * scale * weight[i] + bias[i]);
         }
     }
 }
@@ -102,15 +104,15 @@ fn statistics(
     let channel = (index - n * p.groups) * width;
     let begin = p.x_at + n * p.pixels * p.c + channel;
     let values = p.pixels * width;
-    let origin = x[begin];
+    let origin = f32(x[begin]);
     var sum = 0.0;
     for (var i = lane; i < values; i += 256u) {
-        sum += x[begin + i / width * p.c + i % width] - origin;
+        sum += f32(x[begin + i / width * p.c + i % width]) - origin;
     }
     let mean = shared_sum(sum, lane, 256u) / f32(values);
     sum = 0.0;
     for (var i = lane; i < values; i += 256u) {
-        let v = (x[begin + i / width * p.c + i % width] - origin) - mean;
+        let v = (f32(x[begin + i / width * p.c + i % width]) - origin) - mean;
         sum += v * v;
     }
     let variance = shared_sum(sum, lane, 256u) / f32(values);
@@ -124,14 +126,14 @@ fn statistics(
         var shift = bias[o] - rest * scale;
         if (p.has_modulation != 0u) {
             let m = p.modulation_at + n * 2u * p.c + o;
-            let more = 1.0 + modulation[m];
+            let more = 1.0 + f32(modulation[m]);
             scale *= more;
-            shift = shift * more + modulation[m + p.c];
+            shift = shift * more + f32(modulation[m + p.c]);
         }
         let to = p.y_at + n * 3u * p.c + o;
-        y[to] = centre;
-        y[to + p.c] = scale;
-        y[to + 2u * p.c] = shift;
+        found[to] = centre;
+        found[to + p.c] = scale;
+        found[to + 2u * p.c] = shift;
     }
 }
 
@@ -146,9 +148,9 @@ fn normalise(
         return;
     }
     let map = p.modulation_at + (p.first_image + index / p.image) * 3u * p.c + index % p.c;
-    let centred = x[p.x_at + index] - modulation[map];
-    let v = centred * modulation[map + p.c] + modulation[map + 2u * p.c];
-    y[p.y_at + index] = activate(v, p.activation);
+    let centred = f32(x[p.x_at + index]) - maps[map];
+    let v = centred * maps[map + p.c] + maps[map + 2u * p.c];
+    y[p.y_at + index] = Value(activate(v, p.activation));
 }
 
 @compute @workgroup_size(256)
@@ -162,6 +164,6 @@ fn modulate(
         return;
     }
     let map = p.modulation_at + (p.first_image + index / p.image) * 2u * p.c + index % p.c;
-    let v = x[p.x_at + index] * modulation[map] + modulation[map + p.c];
-    y[p.y_at + index] = activate(v, p.activation);
+    let v = f32(x[p.x_at + index]) * f32(modulation[map]) + f32(modulation[map + p.c]);
+    y[p.y_at + index] = Value(activate(v, p.activation));
 }

@@ -10,6 +10,7 @@
 #include "activation.cuh"
 #include "two_float.cuh"
 #include "launch.cuh"
+#include "value.cuh"
 
 struct Params {
     u32 x_at;
@@ -58,12 +59,12 @@ __device__ inline uint3 span(const Params &p, u32 index, u32 size) {
     return make_uint3(first, min(max(end, p.padding) - p.padding, size), end - start);
 }
 
-__device__ inline void write(const Params &p, float *y, Place at, float value) {
+__device__ inline void write(const Params &p, Value *y, Place at, float value) {
     const u32 pixel = (at.n * p.out_h + at.row) * p.out_w + at.column;
-    y[p.y_at + pixel * p.channels + p.first + at.channel] = value;
+    y[p.y_at + pixel * p.channels + p.first + at.channel] = stored(value);
 }
 
-extern "C" __global__ __launch_bounds__(256) void largest(Params p, const float *x, float *y) {
+extern "C" __global__ __launch_bounds__(256) void largest(Params p, const Value *x, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -73,10 +74,10 @@ extern "C" __global__ __launch_bounds__(256) void largest(Params p, const float 
     const uint3 xs = span(p, at.column, p.w);
     const u32 image = p.x_at + at.n * p.h * p.w * p.c + at.channel;
     // Windows hold at least one pixel.
-    float best = x[image + (ys.x * p.w + xs.x) * p.c];
+    float best = f32(x[image + (ys.x * p.w + xs.x) * p.c]);
     for (u32 iy = ys.x; iy < ys.y; iy++) {
         for (u32 ix = xs.x; ix < xs.y; ix++) {
-            const float value = x[image + (iy * p.w + ix) * p.c];
+            const float value = f32(x[image + (iy * p.w + ix) * p.c]);
             if (is_nan(value) || (value > best && !is_nan(best))) {
                 best = value;
             }
@@ -85,7 +86,7 @@ extern "C" __global__ __launch_bounds__(256) void largest(Params p, const float 
     write(p, y, at, best);
 }
 
-extern "C" __global__ __launch_bounds__(256) void mean(Params p, const float *x, float *y) {
+extern "C" __global__ __launch_bounds__(256) void mean(Params p, const Value *x, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -97,7 +98,7 @@ extern "C" __global__ __launch_bounds__(256) void mean(Params p, const float *x,
     float sum = 0.0f;
     for (u32 iy = ys.x; iy < ys.y; iy++) {
         for (u32 ix = xs.x; ix < xs.y; ix++) {
-            sum += x[image + (iy * p.w + ix) * p.c];
+            sum += f32(x[image + (iy * p.w + ix) * p.c]);
         }
     }
     u32 pixels = (ys.y - ys.x) * (xs.y - xs.x);
@@ -107,7 +108,7 @@ extern "C" __global__ __launch_bounds__(256) void mean(Params p, const float *x,
     write(p, y, at, sum / (float)(pixels));
 }
 
-extern "C" __global__ __launch_bounds__(256) void cell(Params p, const float *x, float *y) {
+extern "C" __global__ __launch_bounds__(256) void cell(Params p, const Value *x, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -121,7 +122,7 @@ extern "C" __global__ __launch_bounds__(256) void cell(Params p, const float *x,
     float2 sum = make_float2(0.0f, 0.0f);
     for (u32 iy = top; iy < bottom; iy++) {
         for (u32 ix = left; ix < right; ix++) {
-            sum = add_value(sum, x[image + (iy * p.w + ix) * p.c]);
+            sum = add_value(sum, f32(x[image + (iy * p.w + ix) * p.c]));
         }
     }
     write(p, y, at, (sum.x + sum.y) / (float)((bottom - top) * (right - left)));

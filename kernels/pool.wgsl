@@ -30,8 +30,8 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<Value>;
+@group(0) @binding(2) var<storage, read_write> y: array<Value>;
 
 struct Place {
     n: u32,
@@ -59,7 +59,7 @@ fn span(index: u32, size: u32) -> vec3<u32> {
 
 fn write(at: Place, value: f32) {
     let pixel = (at.n * p.out_h + at.row) * p.out_w + at.column;
-    y[p.y_at + pixel * p.channels + p.first + at.channel] = value;
+    y[p.y_at + pixel * p.channels + p.first + at.channel] = Value(value);
 }
 
 fn invocation(group: vec3<u32>, groups: vec3<u32>, lane: u32) -> u32 {
@@ -81,10 +81,10 @@ fn largest(
     let xs = span(at.column, p.w);
     let image = p.x_at + at.n * p.h * p.w * p.c + at.channel;
     // Windows hold at least one pixel.
-    var best = x[image + (ys.x * p.w + xs.x) * p.c];
+    var best = f32(x[image + (ys.x * p.w + xs.x) * p.c]);
     for (var iy = ys.x; iy < ys.y; iy++) {
         for (var ix = xs.x; ix < xs.y; ix++) {
-            let value = x[image + (iy * p.w + ix) * p.c];
+            let value = f32(x[image + (iy * p.w + ix) * p.c]);
             if (is_nan(value) || (value > best && !is_nan(best))) {
                 best = value;
             }
@@ -110,7 +110,7 @@ fn mean(
     var sum = 0.0;
     for (var iy = ys.x; iy < ys.y; iy++) {
         for (var ix = xs.x; ix < xs.y; ix++) {
-            sum += x[image + (iy * p.w + ix) * p.c];
+            sum += f32(x[image + (iy * p.w + ix) * p.c]);
         }
     }
     var pixels = (ys.y - ys.x) * (xs.y - xs.x);
@@ -139,7 +139,7 @@ fn cell(
     var sum = vec2<f32>();
     for (var iy = top; iy < bottom; iy++) {
         for (var ix = left; ix < right; ix++) {
-            sum = add_value(sum, x[image + (iy * p.w + ix) * p.c], p.zero);
+            sum = add_value(sum, f32(x[image + (iy * p.w + ix) * p.c]), p.zero);
         }
     }
     write(at, (sum.x + sum.y) / f32((bottom - top) * (right - left)));

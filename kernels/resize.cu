@@ -12,6 +12,7 @@
 // begin, then all weights; floats as bits.
 
 #include "launch.cuh"
+#include "value.cuh"
 
 struct Params {
     u32 x_at;
@@ -44,21 +45,21 @@ __device__ inline Place place(const Params &p, u32 index) {
     return at;
 }
 
-__device__ inline void write(const Params &p, float *y, Place at, float value) {
-    y[p.y_at + ((at.n * p.out_h + at.row) * p.out_w + at.column) * p.c + at.channel] = value;
+__device__ inline void write(const Params &p, Value *y, Place at, float value) {
+    y[p.y_at + ((at.n * p.out_h + at.row) * p.out_w + at.column) * p.c + at.channel] = stored(value);
 }
 
 // Top left, top right, bottom left, bottom right.
-__device__ inline float4 corners(const Params &p, const float *x, const u32 *ys, const u32 *xs, Place at) {
+__device__ inline float4 corners(const Params &p, const Value *x, const u32 *ys, const u32 *xs, Place at) {
     const u32 image = p.x_at + at.n * p.h * p.w * p.c + at.channel;
     const u32 top = image + ys[4u * at.row] * p.w * p.c;
     const u32 bottom = image + ys[4u * at.row + 1u] * p.w * p.c;
     const u32 left = xs[4u * at.column] * p.c;
     const u32 right = xs[4u * at.column + 1u] * p.c;
-    return make_float4(x[top + left], x[top + right], x[bottom + left], x[bottom + right]);
+    return make_float4(f32(x[top + left]), f32(x[top + right]), f32(x[bottom + left]), f32(x[bottom + right]));
 }
 
-extern "C" __global__ __launch_bounds__(256) void tf1(Params p, const float *x, const u32 *ys, const u32 *xs, float *y) {
+extern "C" __global__ __launch_bounds__(256) void tf1(Params p, const Value *x, const u32 *ys, const u32 *xs, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -72,7 +73,7 @@ extern "C" __global__ __launch_bounds__(256) void tf1(Params p, const float *x, 
     write(p, y, at, top + (bottom - top) * ty);
 }
 
-extern "C" __global__ __launch_bounds__(256) void half_pixel(Params p, const float *x, const u32 *ys, const u32 *xs, float *y) {
+extern "C" __global__ __launch_bounds__(256) void half_pixel(Params p, const Value *x, const u32 *ys, const u32 *xs, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -89,7 +90,7 @@ extern "C" __global__ __launch_bounds__(256) void half_pixel(Params p, const flo
     write(p, y, at, fmaf(v.w, bottom * right, sum));
 }
 
-extern "C" __global__ __launch_bounds__(256) void columns(Params p, const float *x, const u32 *ys, const u32 *xs, float *y) {
+extern "C" __global__ __launch_bounds__(256) void columns(Params p, const Value *x, const u32 *ys, const u32 *xs, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -101,12 +102,12 @@ extern "C" __global__ __launch_bounds__(256) void columns(Params p, const float 
     const u32 from = p.x_at + ((at.n * p.h + at.row) * p.w + first) * p.c + at.channel;
     float sum = 0.0f;
     for (u32 j = 0u; j < taps; j++) {
-        sum = fmaf(x[from + j * p.c], __uint_as_float(xs[weights + j]), sum);
+        sum = fmaf(f32(x[from + j * p.c]), __uint_as_float(xs[weights + j]), sum);
     }
     write(p, y, at, sum);
 }
 
-extern "C" __global__ __launch_bounds__(256) void rows(Params p, const float *x, const u32 *ys, const u32 *xs, float *y) {
+extern "C" __global__ __launch_bounds__(256) void rows(Params p, const Value *x, const u32 *ys, const u32 *xs, Value *y) {
     const u32 index = value_index();
     if (index >= p.count) {
         return;
@@ -118,7 +119,7 @@ extern "C" __global__ __launch_bounds__(256) void rows(Params p, const float *x,
     const u32 from = p.x_at + ((at.n * p.h + first) * p.w + at.column) * p.c + at.channel;
     float sum = 0.0f;
     for (u32 j = 0u; j < taps; j++) {
-        sum = fmaf(x[from + j * p.w * p.c], __uint_as_float(ys[weights + j]), sum);
+        sum = fmaf(f32(x[from + j * p.w * p.c]), __uint_as_float(ys[weights + j]), sum);
     }
     write(p, y, at, sum);
 }

@@ -26,10 +26,10 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<Value>;
 @group(0) @binding(2) var<storage, read> ys: array<u32>;
 @group(0) @binding(3) var<storage, read> xs: array<u32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<Value>;
 
 struct Place {
     n: u32,
@@ -48,7 +48,7 @@ fn place(index: u32) -> Place {
 }
 
 fn write(at: Place, value: f32) {
-    y[p.y_at + ((at.n * p.out_h + at.row) * p.out_w + at.column) * p.c + at.channel] = value;
+    y[p.y_at + ((at.n * p.out_h + at.row) * p.out_w + at.column) * p.c + at.channel] = Value(value);
 }
 
 fn invocation(group: vec3<u32>, groups: vec3<u32>, lane: u32) -> u32 {
@@ -62,7 +62,7 @@ fn corners(at: Place) -> vec4<f32> {
     let bottom = image + ys[4u * at.row + 1u] * p.w * p.c;
     let left = xs[4u * at.column] * p.c;
     let right = xs[4u * at.column + 1u] * p.c;
-    return vec4<f32>(x[top + left], x[top + right], x[bottom + left], x[bottom + right]);
+    return vec4<f32>(f32(x[top + left]), f32(x[top + right]), f32(x[bottom + left]), f32(x[bottom + right]));
 }
 
 @compute @workgroup_size(256)
@@ -123,7 +123,7 @@ fn columns(
     let begin = p.x_at + ((at.n * p.h + at.row) * p.w + first) * p.c + at.channel;
     var sum = 0.0;
     for (var j = 0u; j < taps; j++) {
-        sum = fma(x[begin + j * p.c], bitcast<f32>(xs[weights + j]), sum);
+        sum = fma(f32(x[begin + j * p.c]), bitcast<f32>(xs[weights + j]), sum);
     }
     write(at, sum);
 }
@@ -145,7 +145,7 @@ fn rows(
     let begin = p.x_at + ((at.n * p.h + first) * p.w + at.column) * p.c + at.channel;
     var sum = 0.0;
     for (var j = 0u; j < taps; j++) {
-        sum = fma(x[begin + j * p.w * p.c], bitcast<f32>(ys[weights + j]), sum);
+        sum = fma(f32(x[begin + j * p.w * p.c]), bitcast<f32>(ys[weights + j]), sum);
     }
     write(at, sum);
 }

@@ -1,16 +1,19 @@
 //! The devices to measure: those of `FOIL_BENCH_DEVICES` (names of `--device`, with commas between), else the CPU and the
 //! GPU that `--device auto` takes, if there is one.
 
-use foil::tensor::{Device, Opened};
+use foil::tensor::{Device, Opened, Precision};
+
+/// A device by its name.
+pub fn open(name: &str) -> (String, Opened) {
+    let device: Device = name.parse().unwrap_or_else(|e| panic!("{e}"));
+    let opened = device.open(Precision::F32);
+    let (device, opened, _) = opened.unwrap_or_else(|e| panic!("{e}"));
+    (device.to_string(), opened)
+}
 
 /// Each device with its name.
 pub fn opened() -> Vec<(String, Opened)> {
     let named = std::env::var("FOIL_BENCH_DEVICES");
-    let open = |name: &str| {
-        let device: Device = name.parse().unwrap_or_else(|e| panic!("{e}"));
-        let (device, opened, _) = device.open().unwrap_or_else(|e| panic!("{e}"));
-        (device.to_string(), opened)
-    };
     match named {
         Ok(names) => names.split(',').map(open).collect(),
         Err(_) => {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::UsageError;
 use crate::conformance::{self, AREAS, AreaReport, Case, Source, default_source};
 use crate::metrics::MetricBackend;
-use crate::tensor::{Device, Opened};
+use crate::tensor::{Device, Opened, Precision};
 
 /// Runs every golden case of a folder and says which pass.
 #[derive(Args)]
@@ -39,7 +39,7 @@ pub struct ConformanceArgs {
 
 /// True if every area passed.
 pub fn run(args: &ConformanceArgs) -> anyhow::Result<bool> {
-    let opened = args.device.open();
+    let opened = args.device.open(Precision::F32);
     match opened.map_err(|e| UsageError(e.to_string()))?.1 {
         Opened::Cpu(cpu) => run_on(args, &cpu),
         Opened::Wgpu(gpu) => run_on(args, &*gpu),

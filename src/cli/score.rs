@@ -14,7 +14,7 @@ use crate::score::{
     self, Family, FidFeatures, Inputs, JudgeSource, Labels, NamedJudge, Outcome, Place, PlanError,
     Protocol, ScoreError, Selection, Settings, journal::Journal, write_atomically,
 };
-use crate::tensor::{Device, Opened, Resize};
+use crate::tensor::{Device, Opened, Precision, Resize};
 use crate::weights::{Registry, Role};
 
 /// Scores pairs of originals and counterfactuals.
@@ -95,6 +95,11 @@ pub struct ScoreArgs {
     /// Device: auto, cpu, wgpu, wgpu:N, wgpu:software or cuda[:N]; see `foil devices`.
     #[arg(long, value_name = "D", default_value = "auto")]
     device: Device,
+
+    /// How a GPU keeps activations and weights: f32, or f16, which moves half the bytes and is about 1e-3 off
+    /// (docs/performance.md). Sums are f32 either way. Part of every fingerprint.
+    #[arg(long, value_name = "P", default_value = "f32")]
+    precision: Precision,
     /// Pairs computed together; results do not depend on it.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
@@ -304,7 +309,7 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
     if args.dry_run {
         return print_pairs(&pairing).map(|()| true);
     }
-    let opened = args.device.open();
+    let opened = args.device.open(args.precision);
     let (device, opened, why) = opened.map_err(|e| UsageError(e.to_string()))?;
     if !args.quiet {
         say_unpaired(&pairing);

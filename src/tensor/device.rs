@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use super::Precision;
 use super::cuda::{self, Cuda};
 use super::wgpu::{Adapter, Wgpu, adapters};
 
@@ -24,6 +25,10 @@ pub enum DeviceError {
     Unknown(String),
     #[error("device {device}: {why}")]
     Absent { device: String, why: String },
+    #[error(
+        "--precision f16 is for GPUs, and the device is the CPU ({why}), which computes and keeps everything in f32"
+    )]
+    HalfOnCpu { why: String },
 }
 
 /// One line of `foil devices`.
@@ -77,10 +82,10 @@ pub fn devices() -> Vec<DeviceInfo> {
 }
 
 /// The device that `auto` means, open, and why: CUDA, then a hardware adapter of wgpu, then the CPU.
-fn automatic() -> (Device, Opened, String) {
+fn automatic(precision: Precision) -> (Device, Opened, String) {
     let mut but = String::new();
     if let Ok([gpu, ..]) = cuda::found().as_deref() {
-        match Cuda::open(0) {
+        match Cuda::open(0, precision) {
             Ok(opened) => {
                 let why = format!("an NVIDIA GPU: {}", gpu.describe());
                 return (Device::Cuda(0), Opened::Cuda(Box::new(opened)), why);
@@ -90,7 +95,7 @@ fn automatic() -> (Device, Opened, String) {
     }
     let found = adapters();
     if let Some(i) = found.iter().position(|a| !a.software) {
-        match Wgpu::open(Adapter::Number(i), None) {
+        match Wgpu::open(Adapter::Number(i), None, precision) {
             Ok(opened) => {
                 let why = format!("the first GPU: {}{but}", found[i].name);
                 let device = Device::Wgpu(Adapter::Number(i));
@@ -109,14 +114,24 @@ fn automatic() -> (Device, Opened, String) {
 
 impl Device {
     /// Opens the device; says which one it is, and why.
-    pub fn open(self) -> Result<(Device, Opened, String), DeviceError> {
+    pub fn open(self, precision: Precision) -> Result<(Device, Opened, String), DeviceError> {
+        let asked = |opened| (self, opened, "asked for".to_owned());
         let opened = match self {
-            Device::Auto => return Ok(automatic()),
-            Device::Cpu => Opened::Cpu(super::cpu::Cpu),
-            Device::Wgpu(adapter) => Opened::Wgpu(Box::new(Wgpu::open(adapter, None)?)),
-            Device::Cuda(number) => Opened::Cuda(Box::new(Cuda::open(number)?)),
+            Device::Auto => automatic(precision),
+            Device::Cpu => asked(Opened::Cpu(super::cpu::Cpu)),
+            Device::Wgpu(adapter) => {
+                let gpu = Wgpu::open(adapter, None, precision)?;
+                asked(Opened::Wgpu(Box::new(gpu)))
+            }
+            Device::Cuda(number) => {
+                let gpu = Cuda::open(number, precision)?;
+                asked(Opened::Cuda(Box::new(gpu)))
+            }
         };
-        Ok((self, opened, "asked for".into()))
+        match (precision, opened) {
+            (Precision::F16, (_, Opened::Cpu(_), why)) => Err(DeviceError::HalfOnCpu { why }),
+            (_, opened) => Ok(opened),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod device;
 pub mod gpu;
 mod layer;
 pub mod plan;
+mod precision;
 mod resampling;
 mod rules;
 mod spec;
@@ -27,6 +28,7 @@ pub use array::Array;
 pub use backend::{Backend, Compared, Part};
 pub use device::{Device, DeviceError, DeviceInfo, Opened, devices};
 pub use layer::{BatchNorm, Layer, Then};
+pub use precision::Precision;
 pub use spec::{
     Activation, Attention, Conv, Norm, Padding, Pool, PoolKind, QkvLayout, Resize, Shape,
     TensorError,

@@ -5,15 +5,17 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use foil::tensor::Backend;
 use foil::tensor::cuda::Cuda;
+use foil::tensor::{Backend, Precision};
 
 use crate::fake::fake;
 
 /// The first NVIDIA GPU, opened once for all cases.
 pub fn device() -> Option<&'static Cuda> {
     static DEVICE: OnceLock<Option<Cuda>> = OnceLock::new();
-    DEVICE.get_or_init(|| Cuda::open(0).ok()).as_ref()
+    DEVICE
+        .get_or_init(|| Cuda::open(0, Precision::F32).ok())
+        .as_ref()
 }
 
 /// These tests again, under the fake libraries.
@@ -60,11 +62,16 @@ fn cuda_faults_are_told() {
     let Ok(fault) = std::env::var("FOIL_FAULT") else {
         return;
     };
-    let opened = Cuda::open(match fault.as_str() {
+    let number = match fault.as_str() {
         "second" => 1,
         "third" => 2,
         _ => 0,
-    });
+    };
+    let precision = match fault.as_str() {
+        "half" => Precision::F16,
+        _ => Precision::F32,
+    };
+    let opened = Cuda::open(number, precision);
     let work = |gpu: &Cuda| {
         let x = gpu.upload(&crate::host::random("x", [4, 8, 32, 32]))?;
         gpu.download(&gpu.activate(&x, foil::tensor::Activation::Relu))
@@ -90,6 +97,11 @@ fn fake_driver_with_faults_gives_clear_messages() {
     for (fault, told, expected) in [
         (
             "none",
+            ("FAKE_CUDA_DEVICES", "1"),
+            vec!["works on cuda (Fake GPU 0"],
+        ),
+        (
+            "half",
             ("FAKE_CUDA_DEVICES", "1"),
             vec!["works on cuda (Fake GPU 0"],
         ),
@@ -141,7 +153,10 @@ fn without_a_driver_cuda_is_an_error_that_says_so() {
     if inside() || device().is_some() {
         return;
     }
-    let message = Cuda::open(0).err().expect("no GPU").to_string();
+    let message = Cuda::open(0, Precision::F32)
+        .err()
+        .expect("no GPU")
+        .to_string();
     assert!(message.contains("cuda:0"), "{message}");
     assert!(message.contains("--device cpu"), "{message}");
 }

@@ -6,7 +6,8 @@ use foil::tensor::gpu::driver::{Driver, Launch};
 use foil::tensor::gpu::kernels::Kernel;
 use foil::tensor::wgpu::{Adapter, Wgpu};
 use foil::tensor::{
-    Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, QkvLayout, TensorError,
+    Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, Precision, QkvLayout,
+    TensorError,
 };
 
 use crate::conv::weights;
@@ -15,14 +16,15 @@ use crate::host::{random, random_values, up};
 /// A GPU if there is one, else a software adapter if there is one; opened once for all cases.
 pub fn any_adapter() -> Option<&'static Wgpu> {
     static DEVICE: OnceLock<Option<Wgpu>> = OnceLock::new();
-    let opened = DEVICE.get_or_init(|| Wgpu::open(Adapter::Number(0), None).ok());
+    let opened = DEVICE.get_or_init(|| Wgpu::open(Adapter::Number(0), None, Precision::F32).ok());
     opened.as_ref()
 }
 
 /// The same with kernels that see only a few kilobytes at once, so that small tensors need several launches.
 pub fn narrow_adapter() -> Option<&'static Wgpu> {
     static DEVICE: OnceLock<Option<Wgpu>> = OnceLock::new();
-    let opened = DEVICE.get_or_init(|| Wgpu::open(Adapter::Number(0), Some(1 << 17)).ok());
+    let opened =
+        DEVICE.get_or_init(|| Wgpu::open(Adapter::Number(0), Some(1 << 17), Precision::F32).ok());
     opened.as_ref()
 }
 
@@ -157,7 +159,7 @@ fn gpu_launches_in_pieces_give_the_same_bits() {
 
 #[test]
 fn gpu_that_is_not_there_is_an_error_that_says_what_to_do() {
-    let error = Wgpu::open(Adapter::Number(99), None)
+    let error = Wgpu::open(Adapter::Number(99), None, Precision::F32)
         .err()
         .expect("no adapter 99");
     let message = error.to_string();
@@ -182,7 +184,7 @@ fn squeezenet_on<B: Backend + 'static>(backend: &B, shape: [usize; 4]) {
 
 #[test]
 fn gpu_counters_are_what_the_plan_says() {
-    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None) else {
+    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None, Precision::F32) else {
         println!("skipped: this machine has no adapter");
         return;
     };
@@ -211,7 +213,7 @@ fn gpu_counters_are_what_the_plan_says() {
 #[test]
 fn gpu_memory_grows_with_the_batch_at_most() {
     let peak = |batch: usize| {
-        let gpu = Wgpu::open(Adapter::Number(0), None).ok()?;
+        let gpu = Wgpu::open(Adapter::Number(0), None, Precision::F32).ok()?;
         squeezenet_on(&gpu, [batch, 3, 64, 64]);
         Some(gpu.driver().peak())
     };
@@ -231,7 +233,7 @@ static BROKEN: Kernel = Kernel::new("broken", "nothing", "this is no WGSL", "");
 
 #[test]
 fn gpu_kernel_that_does_not_compile_is_an_error_and_the_next_one_runs() {
-    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None) else {
+    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None, Precision::F32) else {
         println!("skipped: this machine has no adapter");
         return;
     };
@@ -257,7 +259,7 @@ fn gpu_kernel_that_does_not_compile_is_an_error_and_the_next_one_runs() {
 
 #[test]
 fn gpu_without_memory_says_so_and_goes_on() {
-    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None) else {
+    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None, Precision::F32) else {
         println!("skipped: this machine has no adapter");
         return;
     };
@@ -272,7 +274,7 @@ fn gpu_without_memory_says_so_and_goes_on() {
 
 #[test]
 fn gpu_that_is_lost_says_so_to_whoever_asks() {
-    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None) else {
+    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None, Precision::F32) else {
         println!("skipped: this machine has no adapter");
         return;
     };

@@ -14,6 +14,7 @@ mod elementwise;
 mod errors;
 mod fake;
 mod gpu;
+mod half;
 mod host;
 mod layout;
 mod metrics;

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-use foil::tensor::TensorError;
 use foil::tensor::gpu::Gpu;
 use foil::tensor::gpu::driver::{Driver, Launch, Limits};
 use foil::tensor::gpu::kernels::ALL;
+use foil::tensor::{Precision, TensorError};
 use libloading::Library;
 
 /// `groups, params, words, arguments, count, order`.
@@ -27,7 +27,7 @@ struct Compiled {
 }
 
 impl Compiled {
-    fn new(source: &Path, entries: &[&str]) -> Self {
+    fn new(source: &Path, entries: &[&str], precision: Precision) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("kernels.so");
@@ -40,6 +40,7 @@ impl Compiled {
                 "-Wno-unknown-pragmas",
                 "-Wno-unused-function",
             ])
+            .args((precision == Precision::F16).then_some("-DFOIL_F16"))
             .arg(format!("-DSOURCE=\"{}\"", source.display()))
             .arg(format!("-DENTRIES={}", exports.join(" ")))
             .arg("-I")
@@ -128,22 +129,24 @@ pub struct ShimDriver {
     /// The fibers' memory is that of the library: one launch at a time.
     lock: Mutex<()>,
     order: u32,
+    precision: Precision,
 }
 
 impl ShimDriver {
-    fn new(order: u32) -> Self {
+    fn new(order: u32, precision: Precision) -> Self {
         let mut entries: HashMap<&'static str, Vec<&'static str>> = HashMap::new();
         for kernel in ALL {
             entries.entry(kernel.name).or_default().push(kernel.entry);
         }
         let files = entries.into_iter().map(|(name, entries)| {
             let source = PathBuf::from(format!("{name}.cu"));
-            (name, Compiled::new(&source, &entries))
+            (name, Compiled::new(&source, &entries, precision))
         });
         Self {
             files: files.collect(),
             lock: Mutex::new(()),
             order,
+            precision,
         }
     }
 
@@ -158,6 +161,10 @@ impl Driver for ShimDriver {
 
     fn describe(&self) -> String {
         "CUDA kernels on the CPU".into()
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
     }
 
     fn limits(&self) -> Limits {
@@ -233,12 +240,20 @@ impl Driver for ShimDriver {
 /// The CUDA kernels, if this machine can compile and run them, with the threads of a block in one of several orders.
 pub fn device(order: u32) -> Option<&'static Gpu<ShimDriver>> {
     static DEVICES: [OnceLock<Option<Gpu<ShimDriver>>>; 3] = [const { OnceLock::new() }; 3];
-    let device = DEVICES[order as usize].get_or_init(|| {
-        let compiler = Command::new("c++").arg("--version").output();
-        let can = cfg!(all(target_arch = "x86_64", target_os = "linux")) && compiler.is_ok();
-        can.then(|| Gpu::new(ShimDriver::new(order)))
-    });
+    let device = DEVICES[order as usize].get_or_init(|| opened(order, Precision::F32));
     device.as_ref()
+}
+
+/// The same with values that are kept as f16.
+pub fn half_device() -> Option<&'static Gpu<ShimDriver>> {
+    static DEVICE: OnceLock<Option<Gpu<ShimDriver>>> = OnceLock::new();
+    DEVICE.get_or_init(|| opened(0, Precision::F16)).as_ref()
+}
+
+fn opened(order: u32, precision: Precision) -> Option<Gpu<ShimDriver>> {
+    let compiler = Command::new("c++").arg("--version").output();
+    let can = cfg!(all(target_arch = "x86_64", target_os = "linux")) && compiler.is_ok();
+    can.then(|| Gpu::new(ShimDriver::new(order, precision)))
 }
 
 /// What a kernel of `missing_barrier.cu` gives in one order of threads.
@@ -257,7 +272,8 @@ fn shim_runs_threads_up_to_a_barrier_and_finds_a_missing_one() {
     }
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/backends/shim/missing_barrier.cu");
-    let compiled = Compiled::new(&source, &["waits", "races", "leaves", "warps", "splits"]);
+    let entries = ["waits", "races", "leaves", "warps", "splits"];
+    let compiled = Compiled::new(&source, &entries, Precision::F32);
     let expected: Vec<f32> = (0..512)
         .map(|i| ((i + 1) % 256 + i / 256 + 100) as f32)
         .collect();

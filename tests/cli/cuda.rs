@@ -136,11 +136,7 @@ fn kernels_that_do_not_compile_and_gpus_that_are_not_there_are_told() {
     let Some(broken) = on("cuda", &[("FAKE_CUDA_BREAK", "conv2d")]) else {
         return;
     };
-    fails(
-        &broken,
-        1,
-        &["conv2d dense", "NVRTC says", "--device cpu"],
-    );
+    fails(&broken, 1, &["conv2d dense", "NVRTC says", "--device cpu"]);
     let two = [("FAKE_CUDA_DEVICES", "2")];
     let third = on("cuda:2", &two).unwrap();
     fails(&third, 2, &["cuda:2", "Fake GPU 0", "Fake GPU 1"]);

@@ -2,12 +2,10 @@
 
 use std::time::Instant;
 
-use rayon::prelude::*;
-
 use crate::cli::UsageError;
 use crate::tensor::gpu::Gpu;
 use crate::tensor::gpu::driver::Driver;
-use crate::tensor::{Activation, Array, Backend, Conv, Device, Opened};
+use crate::tensor::{Activation, Array, Backend, Conv, Device, Opened, Precision, cpu};
 
 /// What was measured.
 struct Speed {
@@ -21,11 +19,13 @@ struct Speed {
 }
 
 pub fn run(device: Device, json: bool) -> anyhow::Result<()> {
-    let (device, opened, why) = device.open().map_err(|e| UsageError(e.to_string()))?;
+    let (device, opened, why) = device
+        .open(Precision::F32)
+        .map_err(|e| UsageError(e.to_string()))?;
     let speed = match opened {
         Opened::Cpu(cpu) => Speed {
             name: cpu.describe(),
-            copy: host_copy(),
+            copy: cpu::copy_speed(),
             multiply: None,
             convolution: convolution(&cpu)?,
         },
@@ -63,22 +63,6 @@ fn of_gpu<D: Driver>(gpu: &Gpu<D>) -> anyhow::Result<Speed> {
         multiply: Some(probe.flops),
         convolution: convolution(gpu)?,
     })
-}
-
-/// Bytes per second by all cores.
-fn host_copy() -> f64 {
-    const BYTES: usize = 1 << 28;
-    let from = vec![1u64; BYTES / 8];
-    let mut to = vec![0u64; BYTES / 8];
-    let piece = from.len().div_ceil(rayon::current_num_threads());
-    let mut best = f64::INFINITY;
-    for _ in 0..4 {
-        let started = Instant::now();
-        let pieces = to.par_chunks_mut(piece).zip(from.par_chunks(piece));
-        pieces.for_each(|(to, from)| to.copy_from_slice(from));
-        best = best.min(started.elapsed().as_secs_f64());
-    }
-    2.0 * BYTES as f64 / best
 }
 
 fn convolution<B: Backend>(backend: &B) -> anyhow::Result<f64> {

@@ -16,6 +16,7 @@ pub(super) mod functions;
 mod layout;
 mod norm;
 pub(super) mod pool;
+mod probe;
 mod resize;
 pub(super) mod simd;
 mod softmax;
@@ -27,6 +28,7 @@ mod winograd;
 
 pub use buffer::memory;
 pub use conv::Packed;
+pub use probe::copy_speed;
 pub use simd::{Isa, allow_fast, forced};
 pub use tensor::Tensor;
 

@@ -11,7 +11,7 @@ use super::devices::{Found, found, said};
 use super::programs::Programs;
 use crate::tensor::gpu::driver::{Driver, Launch, Limits};
 use crate::tensor::gpu::memory::{Buffer, Memory, Pool};
-use crate::tensor::{DeviceError, TensorError};
+use crate::tensor::{DeviceError, Precision, TensorError};
 
 /// Threads of a block of every kernel.
 const THREADS: u32 = 256;
@@ -94,7 +94,7 @@ impl Memory for Context {
 }
 
 impl CudaDriver {
-    pub fn open(number: usize) -> Result<Self, DeviceError> {
+    pub fn open(number: usize, precision: Precision) -> Result<Self, DeviceError> {
         let refuse = |why: String| DeviceError::Absent {
             device: format!("cuda:{number}"),
             why: format!("{why}; use --device cpu"),
@@ -107,7 +107,7 @@ impl CudaDriver {
                 _ => format!("there are {}", list.join(", ")),
             }));
         };
-        let programs = Programs::new(gpu.architecture).map_err(refuse)?;
+        let programs = Programs::new(gpu.architecture, precision).map_err(refuse)?;
         let context = Context::open(gpu.raw).map_err(|e| refuse(said(e)))?;
         Ok(Self {
             name: format!("cuda ({})", gpu.describe()),
@@ -136,6 +136,10 @@ impl Driver for CudaDriver {
 
     fn describe(&self) -> String {
         self.name.clone()
+    }
+
+    fn precision(&self) -> Precision {
+        self.programs.precision()
     }
 
     fn limits(&self) -> Limits {

@@ -10,6 +10,7 @@ mod programs;
 pub use devices::{Found, found};
 pub use driver::CudaDriver;
 
+use super::Precision;
 use super::gpu::Gpu;
 
 /// An NVIDIA GPU.
@@ -17,7 +18,7 @@ pub type Cuda = Gpu<CudaDriver>;
 
 impl Cuda {
     /// Opens the GPU of a number in [`found`].
-    pub fn open(number: usize) -> Result<Self, super::DeviceError> {
-        Ok(Gpu::new(CudaDriver::open(number)?))
+    pub fn open(number: usize, precision: Precision) -> Result<Self, super::DeviceError> {
+        Ok(Gpu::new(CudaDriver::open(number, precision)?))
     }
 }

@@ -9,8 +9,8 @@ use cudarc::driver::sys::{CUfunction, CUmodule};
 use cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts, sys};
 
 use super::devices::said;
-use crate::tensor::TensorError;
 use crate::tensor::gpu::kernels::Kernel;
+use crate::tensor::{Precision, TensorError};
 
 /// What to do about a missing compiler.
 const NO_COMPILER: &str = "NVRTC, which compiles the kernels, is not there (libnvrtc); it comes with the CUDA toolkit, or with `pip install nvidia-cuda-nvrtc-cu12`, whose folder nvidia/cuda_nvrtc/lib then belongs into LD_LIBRARY_PATH";
@@ -19,6 +19,7 @@ const NO_COMPILER: &str = "NVRTC, which compiles the kernels, is not there (libn
 pub struct Programs {
     /// `compute_80`, …
     architecture: String,
+    precision: Precision,
     loaded: Mutex<HashMap<&'static str, Program>>,
 }
 
@@ -30,7 +31,7 @@ unsafe impl Send for Program {}
 
 impl Programs {
     /// For a GPU of this compute capability; an error says what is missing.
-    pub fn new(capability: u32) -> Result<Self, String> {
+    pub fn new(capability: u32, precision: Precision) -> Result<Self, String> {
         if !compiler_is_there() {
             return Err(NO_COMPILER.into());
         }
@@ -40,12 +41,17 @@ impl Programs {
         match best {
             Some(best) => Ok(Self {
                 architecture: format!("compute_{best}"),
+                precision,
                 loaded: Mutex::default(),
             }),
             None => Err(format!(
                 "NVRTC compiles for {known:?}, not for compute capability {capability}"
             )),
         }
+    }
+
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// A kernel, in the current context.
@@ -71,12 +77,13 @@ impl Programs {
     }
 
     fn load(&self, kernel: &Kernel) -> Result<Program, String> {
+        let architecture = format!("--gpu-architecture={}", self.architecture);
         let options = CompileOptions {
             name: Some(format!("{}.cu", kernel.name)),
-            options: vec![
-                format!("--gpu-architecture={}", self.architecture),
-                "--std=c++17".into(),
-            ],
+            options: match self.precision {
+                Precision::F32 => vec![architecture, "--std=c++17".into()],
+                Precision::F16 => vec![architecture, "--std=c++17".into(), "-DFOIL_F16".into()],
+            },
             ..Default::default()
         };
         let ptx = compile_ptx_with_opts(kernel.cuda(), options).map_err(|error| match error {

@@ -48,7 +48,7 @@ impl<D: Driver> Gpu<D> {
             })?;
             for piece in all {
                 let (count, queries) = (piece.images(), piece.rows());
-                let scores = self.tensor(Shape::new(count, 1, queries, tokens))?;
+                let scores = self.scratch(Shape::new(count, 1, queries, tokens))?;
                 let s = self.writes(&scores, 0..scores.shape().len())?;
                 let sizes = [
                     piece.images.start,

@@ -5,8 +5,8 @@ use super::conv::{Packed, Target};
 use super::driver::Driver;
 use super::tensor::Tensor;
 use crate::tensor::{
-    Activation, Array, Attention, Backend, Compared, Conv, Norm, Part, Pool, Resize, Shape,
-    TensorError, rules,
+    Activation, Array, Attention, Backend, Compared, Conv, Norm, Part, Pool, Precision, Resize,
+    Shape, TensorError, rules,
 };
 
 /// Result of an operation that cannot refuse: what went wrong goes with the tensor.
@@ -20,6 +20,13 @@ impl<D: Driver> Backend for Gpu<D> {
 
     fn describe(&self) -> String {
         self.driver.describe()
+    }
+
+    fn arithmetic(&self) -> &'static str {
+        match self.driver.precision() {
+            Precision::F32 => "f32",
+            Precision::F16 => "f32, stored as f16",
+        }
     }
 
     fn wait(&self) -> Result<(), TensorError> {

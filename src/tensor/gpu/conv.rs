@@ -7,6 +7,7 @@ use super::driver::{Binding, Driver};
 use super::kernels::{CONV_DENSE, CONV_DEPTHWISE, LINEAR};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
+use super::transfer::in_memory;
 use super::{Gpu, code};
 use crate::tensor::{Array, Conv, Padding, Shape, TensorError, rules};
 
@@ -66,6 +67,7 @@ impl<D: Driver> Packed<D> {
                 most = (most / 2).next_multiple_of(TILE);
             }
         }
+        let precision = gpu.driver.precision();
         let mut parts = Vec::new();
         for first in (0..spec.outputs).step_by(most) {
             let outputs = most.min(spec.outputs - first);
@@ -81,8 +83,8 @@ impl<D: Driver> Packed<D> {
             parts.push(Part {
                 first,
                 outputs,
-                bytes: 4 * values.len(),
-                buffer: gpu.driver.upload(bytemuck::cast_slice(&values))?,
+                bytes: precision.bytes() * values.len(),
+                buffer: gpu.driver.upload(&in_memory(precision, &values))?,
             });
         }
         Ok(Self {

@@ -69,7 +69,7 @@ impl<D: Driver> Gpu<D> {
             .map(|c| rules::feature_distance(c.a.shape(), c.b.shape(), c.head))
             .collect::<Result<Vec<_>, _>>()?;
         let parts = |map: &Shape| map.n * map.image().div_ceil(PART);
-        let sums = self.tensor(Shape::new(1, 1, maps.iter().map(parts).sum(), 2))?;
+        let sums = self.scratch(Shape::new(1, 1, maps.iter().map(parts).sum(), 2))?;
         let mut first = 0;
         for (compared, map) in compared.iter().zip(&maps) {
             if !compared.a.shape().is_empty() {
@@ -170,7 +170,7 @@ impl<D: Driver> Gpu<D> {
             let some = &pairs[images];
             let table: Vec<u32> = some.iter().flatten().map(|&i| i as u32).collect();
             let table = self.constant(&table)?;
-            let sums = self.tensor(Shape::new(some.len(), 1, parts, 2))?;
+            let sums = self.scratch(Shape::new(some.len(), 1, parts, 2))?;
             let from = self.reads(x, 0..x.shape().len())?;
             let to = self.writes(&sums, 0..sums.shape().len())?;
             let count = some.len() * parts;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::kernels::Kernel;
-use crate::tensor::TensorError;
+use crate::tensor::{Precision, TensorError};
 
 type Result<T> = std::result::Result<T, TensorError>;
 
@@ -53,6 +53,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Kind, name and driver of the device, as printed and stored with scores.
     fn describe(&self) -> String;
     fn limits(&self) -> Limits;
+    /// How kernels are compiled: what activations and weights are in memory.
+    fn precision(&self) -> Precision;
     /// Memory with any content.
     fn allocate(&self, bytes: usize) -> Result<Self::Buffer>;
     /// Memory that holds these bytes.

@@ -1,18 +1,20 @@
 //! The kernels of `kernels/`, inside the program.
 
+use crate::tensor::Precision;
+
 /// An entry point of a file of `kernels/`.
 pub struct Kernel {
     /// Name of the file, without its ending.
     pub name: &'static str,
     pub entry: &'static str,
-    /// The file, after those that stand before it.
-    pub wgsl: &'static str,
+    /// The file, after those that stand before it but for the types of values.
+    wgsl: &'static str,
     /// The same for CUDA, as it is.
     cuda: &'static str,
 }
 
 /// What CUDA files include.
-static HEADERS: [(&str, &str); 3] = [
+static HEADERS: [(&str, &str); 4] = [
     (
         "activation.cuh",
         include_str!("../../../kernels/activation.cuh"),
@@ -22,6 +24,7 @@ static HEADERS: [(&str, &str); 3] = [
         "two_float.cuh",
         include_str!("../../../kernels/two_float.cuh"),
     ),
+    ("value.cuh", include_str!("../../../kernels/value.cuh")),
 ];
 
 impl Kernel {
@@ -38,6 +41,16 @@ impl Kernel {
             wgsl,
             cuda,
         }
+    }
+
+    /// The WGSL text for values that lie in memory as `precision` says. `Bits` are what copies move: words keep the bits
+    /// of any f32, and WGSL has no 16-bit integers.
+    pub fn wgsl(&self, precision: Precision) -> String {
+        let types = match precision {
+            Precision::F32 => "alias Value = f32;\nalias Bits = u32;\n",
+            Precision::F16 => "enable f16;\nalias Value = f16;\nalias Bits = f16;\n",
+        };
+        format!("{types}{}", self.wgsl)
     }
 
     /// The CUDA file with the files that it includes in their places, as one text for the compiler.

@@ -188,13 +188,36 @@ impl<D: Driver> Gpu<D> {
     pub(super) fn stacked(&self, tensors: &[Tensor<D>]) -> Result<Tensor<D>, TensorError> {
         let shapes: Vec<Shape> = tensors.iter().map(Tensor::shape).collect();
         let y = self.tensor(rules::stack(&shapes)?)?;
+        let size = y.precision().bytes();
         let mut at = 0;
         for x in tensors.iter().filter(|x| !x.shape().is_empty()) {
-            let bytes = 4 * x.shape().len();
-            self.driver
-                .copy((x.buffer()?, 4 * x.offset()), (y.buffer()?, at), bytes)?;
-            at += bytes;
+            let values = x.shape().len();
+            let [from, to, bytes] = [x.offset(), at, values].map(|v| size * v);
+            // Drivers copy whole words; halves of f16 may begin or end within one.
+            if [from, to, bytes].iter().all(|v| v % 4 == 0) {
+                self.driver
+                    .copy((x.buffer()?, from), (y.buffer()?, to), bytes)?;
+            } else {
+                self.copy_values(x, &y, at)?;
+            }
+            at += values;
         }
         Ok(y)
+    }
+
+    /// All values of `x` to the place `at` of `y`, by a kernel.
+    fn copy_values(&self, x: &Tensor<D>, y: &Tensor<D>, at: usize) -> Result<(), TensorError> {
+        let all = pieces("stack", 1, x.shape().len(), |p| self.fits(p.rows()))?;
+        for Piece { rows, .. } in all {
+            let from = self.reads(x, rows.clone())?;
+            let to = self.writes(y, at + rows.start..at + rows.end)?;
+            let count = rows.len() as u32;
+            let mut params = [0; 15];
+            params[..3].copy_from_slice(&[from.at(0), to.at(0), count]);
+            // One pixel of so many channels.
+            (params[5], params[8]) = (count, count);
+            self.launch_values(&CHANNELS, rows.len(), &params, &[from.binding, to.binding])?;
+        }
+        Ok(())
     }
 }

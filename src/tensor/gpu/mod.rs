@@ -1,7 +1,7 @@
 //! GPU devices: the operations of [`Backend`](super::Backend) as launches of the kernels of `kernels/`, written once over a small
 //! [`Driver`]; what a driver is for wgpu and CUDA lies beside this module.
 //!
-//! Activations stay on the device as NHWC f32; pixels go up as bytes. Every output value is summed by one invocation, or
+//! Activations stay on the device as NHWC f32, or f16 if the driver's [`Precision`] says so; pixels go up as bytes. Every output value is summed by one invocation, or
 //! by a fixed tree of them, in an order that depends on the layer and on the size of one image only: an image gives
 //! the same bits in any batch. An operation whose operands are larger than a kernel may see is cut into several launches
 //! (`pieces`).
@@ -43,7 +43,7 @@ use counters::Counters;
 use driver::{Binding, Driver, Launch};
 use kernels::Kernel;
 
-use super::{Activation, Shape, TensorError};
+use super::{Activation, Precision, Shape, TensorError};
 
 /// Invocations of a workgroup of the kernels that have one per value.
 const WORKGROUP: usize = 256;
@@ -87,13 +87,22 @@ impl<D: Driver> Gpu<D> {
         &self.driver
     }
 
-    /// A tensor with any content.
+    /// An activation with any content.
     fn tensor(&self, shape: Shape) -> Result<Tensor<D>, TensorError> {
+        self.tensor_of(shape, self.driver.precision())
+    }
+
+    /// The same for what kernels hand to each other, or to the host, in f32 on every device.
+    fn scratch(&self, shape: Shape) -> Result<Tensor<D>, TensorError> {
+        self.tensor_of(shape, Precision::F32)
+    }
+
+    fn tensor_of(&self, shape: Shape, precision: Precision) -> Result<Tensor<D>, TensorError> {
         if shape.is_empty() {
             return Ok(Tensor::empty(shape));
         }
-        let buffer = self.driver.allocate(4 * shape.len())?;
-        Ok(Tensor::new(shape, buffer))
+        let buffer = self.driver.allocate(precision.bytes() * shape.len())?;
+        Ok(Tensor::new(shape, precision, buffer))
     }
 
     /// Whether a kernel may see this many values at any place of a buffer.
@@ -109,16 +118,18 @@ impl<D: Driver> Gpu<D> {
         values: Range<usize>,
         writes: bool,
     ) -> Result<Argument<'a, D>, TensorError> {
-        let first = 4 * (tensor.offset() + values.start);
+        let size = tensor.precision().bytes();
+        let first = size * (tensor.offset() + values.start);
         let start = first - first % self.driver.limits().alignment;
-        let end = 4 * (tensor.offset() + values.end);
+        // Whole words, of which buffers are made.
+        let end = (size * (tensor.offset() + values.end)).next_multiple_of(4);
         Ok(Argument {
             binding: Binding {
                 buffer: tensor.buffer()?,
                 bytes: start..end,
                 writes,
             },
-            at: (first - start) / 4,
+            at: (first - start) / size,
         })
     }
 

@@ -5,7 +5,7 @@ use super::driver::Driver;
 use super::kernels::{MOMENTS_PRODUCTS, MOMENTS_SUMS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
-use crate::tensor::{Shape, TensorError};
+use crate::tensor::{Precision, Shape, TensorError};
 
 /// Features or products of a tile.
 const TILE: usize = 16;
@@ -31,8 +31,8 @@ impl<D: Driver> Gpu<D> {
         Ok(FeatureSums {
             d,
             rows: 0,
-            sums: self.tensor(Shape::new(1, 1, d, 2))?,
-            products: self.tensor(Shape::new(1, d, d, 2))?,
+            sums: self.scratch(Shape::new(1, 1, d, 2))?,
+            products: self.scratch(Shape::new(1, d, d, 2))?,
         })
     }
 
@@ -46,7 +46,7 @@ impl<D: Driver> Gpu<D> {
         for Piece { rows: some, .. } in pieces("moments", 1, count, |p| self.fits(p.rows() * d))? {
             let values = &rows[some.start * d..some.end * d];
             let x = self.driver.upload(bytemuck::cast_slice(values))?;
-            let x = Tensor::new(Shape::new(some.len(), 1, 1, d), x);
+            let x = Tensor::new(Shape::new(some.len(), 1, 1, d), Precision::F32, x);
             let fresh = u32::from(to.rows == 0);
             self.add_piece(to, &x, fresh)?;
             to.rows += some.len();

@@ -104,7 +104,7 @@ impl<D: Driver> Gpu<D> {
         }
         let weight = self.constant(&bits(&norm.weight).collect::<Vec<_>>())?;
         let bias = self.constant(&bits(&norm.bias).collect::<Vec<_>>())?;
-        let maps = self.tensor(Shape::new(shape.n, 1, 1, 3 * shape.c))?;
+        let maps = self.scratch(Shape::new(shape.n, 1, 1, 3 * shape.c))?;
         // Statistics are of whole images.
         let all = pieces("group norm", shape.n, 1, |p| {
             self.fits(p.images() * shape.image())

@@ -47,7 +47,7 @@ impl<D: Driver> Gpu<D> {
         rounds: usize,
     ) -> Result<f64, TensorError> {
         let shape = Shape::new(1, 1, 1, values);
-        let (x, y) = (self.tensor(shape)?, self.tensor(shape)?);
+        let (x, y) = (self.scratch(shape)?, self.scratch(shape)?);
         let from = self.reads(&x, 0..values)?;
         let to = self.writes(&y, 0..values)?;
         let params = [(values / 4) as u32, rounds as u32];

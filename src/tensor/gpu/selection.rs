@@ -5,7 +5,7 @@ use super::driver::Driver;
 use super::kernels::{ORTHOGONAL_CHOOSE, ORTHOGONAL_GRAM, ORTHOGONAL_LENGTHS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
-use crate::tensor::{Shape, TensorError};
+use crate::tensor::{Precision, Shape, TensorError};
 
 /// Most candidates of a sample: the workgroup that chooses remembers them all.
 pub const MOST_CANDIDATES: usize = 1024;
@@ -71,13 +71,14 @@ impl<D: Driver> Gpu<D> {
         let &Selection { n, d, .. } = rules;
         let upload = |values: &[f32]| -> Result<Tensor<D>, TensorError> {
             let buffer = self.driver.upload(bytemuck::cast_slice(values))?;
-            Ok(Tensor::new(Shape::new(1, 1, 1, values.len()), buffer))
+            let shape = Shape::new(1, 1, 1, values.len());
+            Ok(Tensor::new(shape, Precision::F32, buffer))
         };
         let (z, e) = (upload(originals)?, upload(candidates)?);
-        let lengths = self.tensor(Shape::new(samples, 1, n, 2))?;
-        let gram = self.tensor(Shape::new(samples, n, n, 2))?;
+        let lengths = self.scratch(Shape::new(samples, 1, n, 2))?;
+        let gram = self.scratch(Shape::new(samples, n, n, 2))?;
         let words = 3 + 2 * n;
-        let found = self.tensor(Shape::new(samples, 1, 1, words))?;
+        let found = self.scratch(Shape::new(samples, 1, 1, words))?;
         let [z, e] = [&z, &e].map(|t| self.reads(t, 0..t.shape().len()));
         let (z, e) = (z?, e?);
         let outputs = [&lengths, &gram, &found].map(|t| self.writes(t, 0..t.shape().len()));

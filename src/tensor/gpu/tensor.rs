@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::driver::Driver;
-use crate::tensor::{Shape, TensorError, rules};
+use crate::tensor::{Precision, Shape, TensorError, rules};
 
 /// An NHWC activation. Clones, views and single images of a batch share one buffer.
 pub struct Tensor<D: Driver> {
@@ -11,6 +11,7 @@ pub struct Tensor<D: Driver> {
     /// First value in the buffer.
     offset: usize,
     shape: Shape,
+    precision: Precision,
 }
 
 enum Storage<D: Driver> {
@@ -41,11 +42,12 @@ impl<D: Driver> Clone for Tensor<D> {
 }
 
 impl<D: Driver> Tensor<D> {
-    pub fn new(shape: Shape, buffer: D::Buffer) -> Self {
+    pub fn new(shape: Shape, precision: Precision, buffer: D::Buffer) -> Self {
         Self {
             storage: Storage::Buffer(Arc::new(buffer)),
             offset: 0,
             shape,
+            precision,
         }
     }
 
@@ -54,6 +56,7 @@ impl<D: Driver> Tensor<D> {
             storage: Storage::Empty,
             offset: 0,
             shape,
+            precision: Precision::F32,
         }
     }
 
@@ -62,11 +65,17 @@ impl<D: Driver> Tensor<D> {
             storage: Storage::Failed(Arc::new(error)),
             offset: 0,
             shape,
+            precision: Precision::F32,
         }
     }
 
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// What its values are in memory.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// First value in the buffer.
@@ -92,6 +101,7 @@ impl<D: Driver> Tensor<D> {
             storage: self.storage.clone(),
             offset: self.offset + index * self.shape.image(),
             shape: Shape { n: 1, ..self.shape },
+            precision: self.precision,
         }
     }
 

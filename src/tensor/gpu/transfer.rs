@@ -1,5 +1,9 @@
 //! Between the host's arrays (NCHW) and pixels (bytes) and the device's NHWC.
 
+use std::borrow::Cow;
+
+use half::f16;
+
 use super::Gpu;
 use super::driver::Driver;
 use super::kernels::PIXELS;
@@ -7,7 +11,18 @@ use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
 use crate::tensor::cpu::buffer::Buffer;
 use crate::tensor::cpu::{self, Cpu};
-use crate::tensor::{Array, Backend, Shape, TensorError, rules};
+use crate::tensor::{Array, Backend, Precision, Shape, TensorError, rules};
+
+/// The bytes of values as activations and weights have them in memory.
+pub(super) fn in_memory(precision: Precision, values: &[f32]) -> Cow<'_, [u8]> {
+    match precision {
+        Precision::F32 => Cow::Borrowed(bytemuck::cast_slice(values)),
+        Precision::F16 => {
+            let halves = values.iter().flat_map(|&v| f16::from_f32(v).to_ne_bytes());
+            Cow::Owned(halves.collect())
+        }
+    }
+}
 
 impl<D: Driver> Gpu<D> {
     /// The order is turned on the host: what is uploaded often are pixels, and downloaded vectors.
@@ -17,8 +32,9 @@ impl<D: Driver> Gpu<D> {
             return Ok(Tensor::empty(shape));
         }
         let turned = Cpu.upload(array)?;
-        let buffer = self.driver.upload(bytemuck::cast_slice(turned.data()))?;
-        Ok(Tensor::new(shape, buffer))
+        let precision = self.driver.precision();
+        let buffer = self.driver.upload(&in_memory(precision, turned.data()))?;
+        Ok(Tensor::new(shape, precision, buffer))
     }
 
     /// Bytes as values of 0 to 255; four bytes go up as one word.
@@ -40,7 +56,7 @@ impl<D: Driver> Gpu<D> {
             let mut bytes = images[which.clone()].concat();
             bytes.resize(bytes.len().next_multiple_of(4), 0);
             let words = Shape::new(1, 1, 1, bytes.len() / 4);
-            let x = Tensor::new(words, self.driver.upload(&bytes)?);
+            let x = Tensor::new(words, Precision::F32, self.driver.upload(&bytes)?);
             let from = self.reads(&x, 0..words.c)?;
             let to = self.writes(&y, which.start * image..which.end * image)?;
             let count = which.len() * image;
@@ -55,10 +71,23 @@ impl<D: Driver> Gpu<D> {
         let shape = tensor.shape();
         let mut values = Buffer::take(shape.len());
         if !shape.is_empty() {
-            let first = 4 * tensor.offset();
-            let bytes = first..first + 4 * shape.len();
-            let bytes = self.driver.download(tensor.buffer()?, bytes)?;
-            bytemuck::cast_slice_mut(&mut values[..]).copy_from_slice(&bytes);
+            let size = tensor.precision().bytes();
+            let first = size * tensor.offset();
+            // Whole words.
+            let from = first - first % 4;
+            let to = (first + size * shape.len()).next_multiple_of(4);
+            let bytes = self.driver.download(tensor.buffer()?, from..to)?;
+            let bytes = &bytes[first - from..][..size * shape.len()];
+            match tensor.precision() {
+                Precision::F32 => {
+                    bytemuck::cast_slice_mut(&mut values[..]).copy_from_slice(bytes);
+                }
+                Precision::F16 => {
+                    for (value, half) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                        *value = f16::from_ne_bytes(*half).to_f32();
+                    }
+                }
+            }
         }
         Cpu.download(&cpu::Tensor::new(shape, values))
     }

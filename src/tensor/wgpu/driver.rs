@@ -14,7 +14,7 @@ use super::memory::{Buffer, Pool, create};
 use super::pipelines::Pipelines;
 use super::recorder::Recorder;
 use crate::tensor::gpu::driver::{Driver, Launch, Limits};
-use crate::tensor::{DeviceError, TensorError};
+use crate::tensor::{DeviceError, Precision, TensorError};
 
 /// What the kernels need: storage buffers and invocations of a workgroup, and bytes of its memory.
 const BUFFERS: u32 = 5;
@@ -27,6 +27,7 @@ pub struct WgpuDriver {
     device: Device,
     queue: Queue,
     limits: Limits,
+    precision: Precision,
     pipelines: Pipelines,
     pool: Arc<Pool>,
     recorder: Mutex<Recorder>,
@@ -35,7 +36,11 @@ pub struct WgpuDriver {
 
 impl WgpuDriver {
     /// Opens an adapter; see [`super::Wgpu::open`].
-    pub fn open(which: Adapter, binding: Option<usize>) -> Result<Self, DeviceError> {
+    pub fn open(
+        which: Adapter,
+        binding: Option<usize>,
+        precision: Precision,
+    ) -> Result<Self, DeviceError> {
         let (adapter, found) = choose(which)?;
         let limits = adapter.limits();
         let refuse = |why: String| DeviceError::Absent {
@@ -65,9 +70,19 @@ impl WgpuDriver {
                 )));
             }
         }
+        let features = match precision {
+            Precision::F32 => Features::empty(),
+            Precision::F16 => Features::SHADER_F16,
+        };
+        if !adapter.features().contains(features) {
+            return Err(DeviceError::Absent {
+                device: format!("{which}, {}", found.name),
+                why: "its kernels cannot keep values as f16; use --precision f32".into(),
+            });
+        }
         let request = adapter.request_device(&DeviceDescriptor {
             label: Some("foil"),
-            required_features: Features::empty(),
+            required_features: features,
             required_limits: limits.clone(),
             experimental_features: ExperimentalFeatures::disabled(),
             memory_hints: MemoryHints::Performance,
@@ -95,6 +110,7 @@ impl WgpuDriver {
             device,
             queue,
             limits,
+            precision,
             fault,
         })
     }
@@ -126,6 +142,10 @@ impl Driver for WgpuDriver {
 
     fn limits(&self) -> Limits {
         self.limits
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
     }
 
     fn allocate(&self, bytes: usize) -> Result<Buffer, TensorError> {
@@ -207,7 +227,9 @@ impl Driver for WgpuDriver {
     fn launch(&self, launch: &Launch<'_, Buffer>) -> Result<(), TensorError> {
         self.fault.check()?;
         let writes = launch.bindings.iter().map(|b| b.writes);
-        let pipeline = self.pipelines.get(&self.device, launch.kernel, writes)?;
+        let pipeline = self
+            .pipelines
+            .get(&self.device, launch.kernel, self.precision, writes)?;
         self.recorder()
             .launch((&self.device, &self.queue), &pipeline, launch);
         Ok(())

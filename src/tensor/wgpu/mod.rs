@@ -13,6 +13,7 @@ mod recorder;
 pub use adapters::{Adapter, Found, adapters};
 pub use driver::WgpuDriver;
 
+use super::Precision;
 use super::gpu::Gpu;
 
 /// A GPU over wgpu.
@@ -21,7 +22,11 @@ pub type Wgpu = Gpu<WgpuDriver>;
 impl Wgpu {
     /// Opens an adapter. `binding` lowers the number of bytes that a kernel may see at once, to try out how a device
     /// with smaller limits computes.
-    pub fn open(which: Adapter, binding: Option<usize>) -> Result<Self, super::DeviceError> {
-        Ok(Gpu::new(WgpuDriver::open(which, binding)?))
+    pub fn open(
+        which: Adapter,
+        binding: Option<usize>,
+        precision: Precision,
+    ) -> Result<Self, super::DeviceError> {
+        Ok(Gpu::new(WgpuDriver::open(which, binding, precision)?))
     }
 }

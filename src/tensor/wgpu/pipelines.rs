@@ -11,8 +11,8 @@ use wgpu::{
 };
 
 use super::adapters::ready;
-use crate::tensor::TensorError;
 use crate::tensor::gpu::kernels::Kernel;
+use crate::tensor::{Precision, TensorError};
 
 /// A kernel that can be launched.
 pub struct Pipeline {
@@ -32,6 +32,7 @@ impl Pipelines {
         &self,
         device: &Device,
         kernel: &'static Kernel,
+        precision: Precision,
         writes: impl Iterator<Item = bool>,
     ) -> Result<Arc<Pipeline>, TensorError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +40,7 @@ impl Pipelines {
         if let Some(pipeline) = made.get(&key) {
             return Ok(Arc::clone(pipeline));
         }
-        let pipeline = Arc::new(compile(device, kernel, writes)?);
+        let pipeline = Arc::new(compile(device, kernel, precision, writes)?);
         made.insert(key, Arc::clone(&pipeline));
         Ok(pipeline)
     }
@@ -48,6 +49,7 @@ impl Pipelines {
 fn compile(
     device: &Device,
     kernel: &Kernel,
+    precision: Precision,
     writes: impl Iterator<Item = bool>,
 ) -> Result<Pipeline, TensorError> {
     let label = format!("{} {}", kernel.name, kernel.entry);
@@ -81,7 +83,7 @@ fn compile(
     });
     let module = device.create_shader_module(ShaderModuleDescriptor {
         label: Some(&label),
-        source: ShaderSource::Wgsl(kernel.wgsl.into()),
+        source: ShaderSource::Wgsl(kernel.wgsl(precision).into()),
     });
     let compiled = device.create_compute_pipeline(&ComputePipelineDescriptor {
         label: Some(&label),

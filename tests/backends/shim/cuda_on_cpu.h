@@ -23,6 +23,8 @@
 #define __device__
 #define __shared__ static
 #define __launch_bounds__(threads)
+#define __align__(bytes) alignas(bytes)
+#define CUDA_ON_CPU
 
 struct uint3 {
     unsigned int x, y, z;
@@ -46,6 +48,32 @@ static inline float __uint_as_float(unsigned int bits) {
     float x;
     memcpy(&x, &bits, 4);
     return x;
+}
+// f16 as the GPU's conversions give it: to the nearest, halves to even; too large becomes infinite.
+static inline float half_to_float(unsigned short half) {
+    const unsigned int sign = (half & 0x8000u) << 16;
+    const unsigned int rest = half & 0x7fffu;
+    if (rest >= 0x7c00u) {
+        return __uint_as_float(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+    }
+    const float size = rest < 0x400u ? ldexpf(float(rest), -24) : __uint_as_float((rest << 13) + 0x38000000u);
+    return sign ? -size : size;
+}
+static inline unsigned short float_to_half(float value) {
+    const unsigned int bits = __float_as_uint(value);
+    const unsigned int sign = bits >> 16 & 0x8000u;
+    const unsigned int rest = bits & 0x7fffffffu;
+    if (rest > 0x7f800000u) {
+        return static_cast<unsigned short>(sign | 0x7e00u);
+    }
+    if (rest >= 0x477ff000u) {
+        return static_cast<unsigned short>(sign | 0x7c00u);
+    }
+    if (rest < 0x38800000u) {
+        // Steps of 2^-24; the sum rounds.
+        return static_cast<unsigned short>(sign | (__float_as_uint(__uint_as_float(rest) + 0.5f) - 0x3f000000u));
+    }
+    return static_cast<unsigned short>(sign | (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
 }
 static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fsub_rn(float a, float b) { return a - b; }

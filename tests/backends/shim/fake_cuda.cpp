@@ -275,7 +275,7 @@ int nvrtcCreateProgram(Program **program, const char *source, const char *name, 
     return SUCCESS;
 }
 
-int nvrtcCompileProgram(Program *program, int, const char *const *) {
+int nvrtcCompileProgram(Program *program, int count, const char *const *options) {
     // Next to this library, by what is compiled: once for all processes that a test starts.
     Dl_info here;
     dladdr(reinterpret_cast<void *>(&nvrtcCompileProgram), &here);
@@ -285,7 +285,13 @@ int nvrtcCompileProgram(Program *program, int, const char *const *) {
     if (broken && program->name == std::string(broken) + ".cu") {
         program->source += "\nthis is no C++\n";
     }
-    const auto hash = std::to_string(std::hash<std::string>()(program->source));
+    std::string defined;
+    for (int i = 0; i < count; i++) {
+        if (!strncmp(options[i], "-D", 2)) {
+            defined += std::string(options[i]) + " ";
+        }
+    }
+    const auto hash = std::to_string(std::hash<std::string>()(defined + program->source));
     const auto base = folder + "/" + program->name + "." + hash;
     program->file = base + ".so";
     if (std::ifstream(program->file)) {
@@ -295,7 +301,7 @@ int nvrtcCompileProgram(Program *program, int, const char *const *) {
     const auto own = base + "." + std::to_string(getpid());
     std::ofstream(own + ".cu") << program->source;
     const auto partial = own + ".partial";
-    const auto command = std::string("c++ -std=c++17 -O2 -ffp-contract=off -fPIC -shared -w -I" SHIM) + " '-DSOURCE=\"" +
+    const auto command = std::string("c++ -std=c++17 -O2 -ffp-contract=off -fPIC -shared -w -I" SHIM " ") + defined + "'-DSOURCE=\"" +
                          own + ".cu\"' '-DENTRIES=" + entries(program->source) + "' " SHIM "/glue.cpp -o " + partial +
                          " 2> " + own + ".log";
     if (system(command.c_str()) != 0) {
