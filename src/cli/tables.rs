@@ -16,7 +16,7 @@ use crate::study::tables::{
 /// Prints Tables 2-6 of the diffusion-vce study, from its CSV of raw results or from result folders of `foil score`.
 #[derive(Args)]
 pub struct TablesArgs {
-    /// CSV files of the study's layout; or result folders of `foil score`, each with a run.toml that says how its
+    /// CSV files of the study's layout, or folders with such a raw.csv; or result folders of `foil score`, each with a run.toml that says how its
     /// counterfactuals were made (docs/tables.md).
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "print_settings")]
     from: Vec<PathBuf>,
@@ -31,7 +31,7 @@ pub struct TablesArgs {
     json: bool,
 
     /// `published`: the conventions of the paper's tables; `exact`: sample stds, stds of paired changes, no group whose target
-    /// is its source. Default: published for CSV files, for folders the protocol of their scores.
+    /// is its source. Default: the protocol of the scores (of CSV files: published, unless a column `protocol` says otherwise).
     #[arg(long, value_enum)]
     protocol: Option<ProtocolArg>,
     /// Divisor of every std: n or n - 1. Default: by --protocol.

@@ -258,7 +258,7 @@ fn rows(study: &Study, settings: &TableSettings, layout: &Layout) -> Vec<(TableR
                 }
             }
         } else if let Some(metric) = settings.metric(name) {
-            let unit = metric.unit.as_ref().filter(|_| study.units);
+            let unit = metric.unit.as_ref().filter(|_| study.units());
             let with_unit = |name: &String| match unit {
                 Some(unit) => format!("{name} ({unit})"),
                 None => name.clone(),

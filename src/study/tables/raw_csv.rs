@@ -7,13 +7,18 @@ use super::class::Class;
 use super::error::{Result, TablesError};
 use super::settings::{Layout, ORACLES, Oracle, TableSettings};
 use super::study::{GroupScores, Quantity, classifier_name, oracle};
+use crate::score::Protocol;
 
-/// Reads all rows, and the oracles that the header names. Columns that no table of `layouts` needs are not looked at.
-pub fn read(
-    path: &Path,
-    settings: &TableSettings,
-    layouts: &[&Layout],
-) -> Result<(Vec<GroupScores>, Vec<Oracle>)> {
+/// What one file holds.
+pub struct RawResults {
+    pub groups: Vec<GroupScores>,
+    /// Those that the header names.
+    pub oracles: Vec<Oracle>,
+    pub protocol: Protocol,
+}
+
+/// Reads all rows. Columns that no table of `layouts` needs are not looked at.
+pub fn read(path: &Path, settings: &TableSettings, layouts: &[&Layout]) -> Result<RawResults> {
     let bytes = std::fs::read(path).map_err(|source| TablesError::Unreadable {
         path: path.into(),
         expected: "a CSV file or a folder of `foil score`",
@@ -32,6 +37,7 @@ pub fn read(
     let names: Vec<&str> = header.iter().collect();
     let plan = Plan::new(&text, &names, settings, layouts)?;
     let mut groups = Vec::new();
+    let mut protocol: Option<Protocol> = None;
     let mut place = Place::default();
     for record in reader.records() {
         let record = record.map_err(|e| text.csv_error(&e))?;
@@ -42,12 +48,18 @@ pub fn read(
             line: place.line,
             record: &record,
         };
-        groups.push(plan.group(&row, settings)?);
+        let of_row = plan.protocol(&row, protocol)?;
+        protocol = Some(of_row);
+        groups.push(plan.group(&row, of_row, settings)?);
     }
-    if groups.is_empty() {
+    let Some(protocol) = protocol else {
         return Err(text.file_error("a header without rows"));
-    }
-    Ok((groups, plan.oracles))
+    };
+    Ok(RawResults {
+        groups,
+        oracles: plan.oracles,
+        protocol,
+    })
 }
 
 /// The beginning of a record.
@@ -205,6 +217,7 @@ struct Plan {
     xzero_prediction: usize,
     source: (usize, Option<usize>),
     target: (usize, Option<usize>),
+    protocol: Option<usize>,
     /// Column, what it holds, and what to divide it by.
     quantities: Vec<(usize, Quantity, f64)>,
     oracles: Vec<Oracle>,
@@ -249,6 +262,7 @@ impl Plan {
             xzero_prediction: need(&columns.xzero_prediction),
             source: (need(&columns.source), find(&columns.source_name)),
             target: (need(&columns.target), find(&columns.target_name)),
+            protocol: find(&columns.protocol),
             quantities: Vec::new(),
             oracles: oracles(names, settings),
         };
@@ -289,8 +303,35 @@ impl Plan {
         })
     }
 
-    fn group(&self, row: &Row<'_>, settings: &TableSettings) -> Result<GroupScores> {
+    /// How the scores of a row were computed: as those of the rows before it. A file that does not say it is of the
+    /// published study.
+    fn protocol(&self, row: &Row<'_>, before: Option<Protocol>) -> Result<Protocol> {
         row.check_length()?;
+        let Some(column) = self.protocol else {
+            return Ok(Protocol::Published);
+        };
+        let known = [Protocol::Exact, Protocol::Published];
+        let found = known.into_iter().find(|p| p.name() == row.value(column));
+        let Some(found) = found else {
+            let advice = "say how the scores of this row were computed, or leave the column out";
+            return Err(row.error(column, "exact or published", advice));
+        };
+        match before {
+            Some(before) if before != found => {
+                let expected = format!("{}, as in the rows before", before.name());
+                let advice = "keep scores of different protocols in different files";
+                Err(row.error(column, &expected, advice))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn group(
+        &self,
+        row: &Row<'_>,
+        protocol: Protocol,
+        settings: &TableSettings,
+    ) -> Result<GroupScores> {
         let classifier = row.value(self.classifier);
         if classifier.is_empty() {
             let advice = "say whose counterfactuals these are";
@@ -298,6 +339,11 @@ impl Plan {
         }
         let mut values = BTreeMap::new();
         for (column, quantity, divisor) in &self.quantities {
+            // Units are those of one norm over all images of a group.
+            let divisor = match protocol {
+                Protocol::Published => *divisor,
+                Protocol::Exact => 1.0,
+            };
             values.insert(quantity.clone(), row.number(*column)? / divisor);
         }
         Ok(GroupScores {

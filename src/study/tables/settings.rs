@@ -36,6 +36,13 @@ pub struct Columns {
     pub source_name: String,
     pub target: String,
     pub target_name: String,
+    /// Says by which protocol the scores of a row were computed; without it, as published.
+    #[serde(default = "protocol_column")]
+    pub protocol: String,
+}
+
+fn protocol_column() -> String {
+    "protocol".into()
 }
 
 /// A name in the tables and the name that the data have for it.

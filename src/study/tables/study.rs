@@ -37,8 +37,6 @@ pub struct Study {
     pub oracles: Vec<Oracle>,
     /// How the scores were computed.
     pub protocol: Protocol,
-    /// Whether distances carry the units of the settings.
-    pub units: bool,
     pub notes: Vec<String>,
 }
 
@@ -80,12 +78,16 @@ pub fn is_own(oracle: &str, classifier: &str) -> bool {
 }
 
 impl Study {
+    /// Whether distances carry the units of the settings: one norm over all images of a group is large.
+    pub fn units(&self) -> bool {
+        self.protocol == Protocol::Published
+    }
+
     /// Sorts what was read and refuses groups that were given twice.
     pub fn new(
         groups: Vec<GroupScores>,
         oracles: Vec<Oracle>,
         protocol: Protocol,
-        units: bool,
         notes: Vec<String>,
         settings: &TableSettings,
     ) -> Result<Self> {
@@ -136,7 +138,6 @@ impl Study {
             classifiers,
             oracles: ordered,
             protocol,
-            units,
             notes,
         })
     }

@@ -162,3 +162,30 @@ fn wrong_paths_and_wrong_usage_are_told_apart() {
     let output = foil(folder.path()).arg("tables").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn scores_of_two_protocols_do_not_share_a_table() {
+    let add = |text: String, protocol: &str| {
+        let text = text.replacen('\n', ",protocol\n", 1);
+        let (header, rows) = text.split_once('\n').unwrap();
+        let rows: String = rows.lines().map(|r| format!("{r},{protocol}\n")).collect();
+        format!("{header}\n{rows}")
+    };
+    let exact = add(small(), "exact");
+    let last = exact.rfind("exact").unwrap();
+    let mixed = format!("{}published\n", &exact[..last]);
+    let said = [
+        "(protocol)",
+        "exact, as in the rows before",
+        "\"published\"",
+    ];
+    refused(&mixed, 1, &[], &said);
+    let said = ["line 2", "exact or published", "\"own\""];
+    refused(&add(small(), "own"), 1, &[], &said);
+    let ((_a, plain), (_b, exact)) = (file(&small()), file(&exact));
+    fails(
+        &tables(&[&plain, &exact], &IDEAL),
+        1,
+        &["protocols published and exact"],
+    );
+}

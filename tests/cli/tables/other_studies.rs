@@ -205,3 +205,30 @@ fn the_settings_that_ship_are_printed_and_can_be_given_back() {
     let more = [&IDEAL[..], &["--settings", settings.to_str().unwrap()]].concat();
     assert_eq!(json(&[&path], &more), json(&[&path], &IDEAL));
 }
+
+/// The small study with a column `protocol`.
+fn computed_by(protocol: &str) -> String {
+    let with = |(i, line): (usize, &str)| match i {
+        0 => format!("{line},protocol\n"),
+        _ => format!("{line},{protocol}\n"),
+    };
+    small().lines().enumerate().map(with).collect()
+}
+
+#[test]
+fn a_study_may_say_that_its_scores_are_of_the_exact_protocol() {
+    let exact = small_json(&computed_by("exact"), &[]);
+    assert_eq!(cell(&exact, 2, "TA", "AClassifier"), "0.70 ± 0.28");
+    assert_eq!(cell(&exact, 4, "TA", "AClassifier"), "-0.20 ± 0.14");
+    // Mean norms have no units.
+    assert_eq!(cell(&exact, 2, "D2", "Net B"), "500.00 ± 0.00");
+    let published = small_json(&computed_by("published"), &[]);
+    assert_eq!(published["tables"], small_json(&small(), &[])["tables"]);
+}
+
+#[test]
+fn a_folder_with_a_raw_csv_is_that_file() {
+    let (folder, path) = file(&computed_by("exact"));
+    let of_file = json(&[&path], &IDEAL);
+    assert_eq!(json(&[folder.path()], &IDEAL), of_file);
+}
