@@ -246,7 +246,7 @@ pub fn way_back(unet: &Unet<Candle>, x: &Array) -> Array {
         let output = unet.predict(&Candle, &noisy, &[500.0], None)?;
         let grads = output.candle().sum_all()?.backward()?;
         let gradient = grads.get(by.as_tensor()).ok_or("no gradient")?;
-        Ok(Candle.download(&Tensor::new(gradient)?))
+        Ok(Candle.download(&Tensor::new(gradient)?)?)
     };
     gradient().expect("a gradient")
 }

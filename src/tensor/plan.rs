@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use super::{
-    Activation, Array, Attention, Backend, Conv, Layer, Norm, Padding, Part, Pool, PoolKind, Resize,
-    Shape, TensorError, Then, rules,
+    Activation, Array, Attention, Backend, Conv, Layer, Norm, Padding, Part, Pool, PoolKind,
+    Resize, Shape, TensorError, Then, rules,
 };
 
 type Result<T> = std::result::Result<T, TensorError>;

@@ -43,7 +43,10 @@ fn passes(unet: &Unet<Candle>, x: &Array, steps: &[f32]) -> (Array, Array) {
     let y = unet.predict(&Candle, &seen, steps, None).unwrap();
     let grads = weighted_sum(&y).0.backward().unwrap();
     let gradient = Tensor::new(grads.get(by.as_tensor()).unwrap()).unwrap();
-    (Candle.download(&y), Candle.download(&gradient))
+    (
+        Candle.download(&y).unwrap(),
+        Candle.download(&gradient).unwrap(),
+    )
 }
 
 fn bits(array: &Array) -> Vec<u32> {

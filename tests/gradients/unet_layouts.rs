@@ -113,7 +113,8 @@ fn weights_in_half_precision() {
     let x = Cpu.upload(&coarse("x", [1, 3, 16, 16])).unwrap();
     let run = |dict: &StateDict| {
         let unet = Unet::new(&Cpu, dict, unet_b(false)).expect("a UNet");
-        Cpu.download(&unet.predict(&Cpu, &x, &[250.0], None).unwrap())
+        let y = unet.predict(&Cpu, &x, &[250.0], None).unwrap();
+        Cpu.download(&y).unwrap()
     };
     let single = run(&dict);
     let f16 = |v: f32| half::f16::from_f32(v).to_le_bytes();

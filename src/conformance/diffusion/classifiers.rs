@@ -93,7 +93,7 @@ pub fn logits(guide: &dyn Guide, images: &Array, what: &str) -> Result<Array> {
     let n = images.shape.first().copied().unwrap_or(0);
     let images = Candle.upload(images).of(what)?;
     let logits = guide.logits(&images, &vec![0.0; n]).of(what)?;
-    Ok(Candle.download(&logits))
+    Candle.download(&logits).of(what)
 }
 
 pub fn run<B: Backend>(b: &B, folder: &Folder, check: &mut Check) -> Result<()> {
@@ -116,11 +116,11 @@ pub fn run<B: Backend>(b: &B, folder: &Folder, check: &mut Check) -> Result<()> 
             continue;
         };
         let x = b.upload(&images).of(name)?;
-        let got = b.download(&tiny.predict(b, &x).of(name)?);
+        let got = b.download(&tiny.predict(b, &x).of(name)?).of(name)?;
         let stored = format!("{name}.logits_on_init");
         close(check, &stored, &io.f32(&stored)?, &got, LOGITS);
         let log = Candle.upload(&got).and_then(|l| Candle.log_softmax(&l));
-        let log = Candle.download(&log.of(name)?);
+        let log = Candle.download(&log.of(name)?).of(name)?;
         let stored = format!("{name}.log_softmax_on_init");
         if io.contains(&stored) {
             close(check, &stored, &io.f32(&stored)?, &log, LOGITS);

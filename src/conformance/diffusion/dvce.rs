@@ -217,7 +217,7 @@ fn first_step(
     let told = vec![guider.schedule.steps[start - 1] as f32; n];
     let seen = Candle.upload(x).of(case)?;
     let output = guider.unet.predict(&Candle, &seen, &told, None).of(case)?;
-    let output = Candle.download(&output);
+    let output = Candle.download(&output).of(case)?;
     let len = x.len() / n.max(1);
     let eps = Array {
         shape: x.shape.clone(),

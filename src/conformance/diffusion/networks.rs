@@ -166,7 +166,8 @@ pub fn run<B: Backend>(
                 let x = backend.upload(&x).of(name)?;
                 let got = network.predict_at(backend, &x, &steps).of(name)?.logits;
                 let out = format!("{name}.out");
-                close(check, &out, &io.f32(&out)?, &backend.download(&got), OUTPUT);
+                let got = backend.download(&got).of(name)?;
+                close(check, &out, &io.f32(&out)?, &got, OUTPUT);
                 if let Some(guide) = networks.guide(name, check)? {
                     opinions(&*guide, name, io, check)?;
                 }
@@ -253,7 +254,8 @@ fn denoiser<B: Backend>(
         let x = io.f32_of_rank(&format!("x_t{suffix}"), 4)?;
         let steps = steps(io, &format!("timesteps{suffix}"))?;
         let x = b.upload(&x).of(name)?;
-        Ok(b.download(&unet.predict(b, &x, &steps, None).of(name)?))
+        b.download(&unet.predict(b, &x, &steps, None).of(name)?)
+            .of(name)
     };
     let prefix = format!("{name}.out");
     for out in io.names().filter(|n| n.starts_with(&prefix)) {
@@ -290,7 +292,7 @@ fn gradient(
     });
     let found = found.map_err(|e| TensorError::Device(e.to_string()));
     let found = found.and_then(|g| Tensor::new(&g)).of(what)?;
-    Ok(Candle.download(&found))
+    Candle.download(&found).of(what)
 }
 
 /// The gradient of `Σ out · vector` by the image.

@@ -36,9 +36,13 @@ pub fn run<B: Backend>(
         let unet = Unet::new(b, dict, config.clone()).of(name)?;
         let mut found = Vec::new();
         unet.watched(b, &x, &[*time], |block, tensor| {
-            found.push((block.to_owned(), b.download(tensor)));
+            found.push((block.to_owned(), tensor.clone()));
         })
         .of(name)?;
+        let found = found
+            .into_iter()
+            .map(|(block, tensor)| Ok((block, b.download(&tensor).of(name)?)))
+            .collect::<Result<Vec<(String, Array)>>>()?;
         for (block, expected) in blocks.fields()? {
             let what = format!("{name} {block}");
             match found.iter().find(|(n, _)| n == block) {

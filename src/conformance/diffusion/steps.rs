@@ -108,7 +108,8 @@ fn network<B: Backend>(
     let told: Vec<f32> = told.iter().map(|&t| t as f32).collect();
     let x = b.upload(x).of(name)?;
     let got = unet.predict(b, &x, &told, None).of(name)?;
-    close(check, "model_output", expected, &b.download(&got), OUTPUT);
+    let got = b.download(&got).of(name)?;
+    close(check, "model_output", expected, &got, OUTPUT);
     Ok(())
 }
 
