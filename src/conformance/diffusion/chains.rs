@@ -11,7 +11,7 @@ use super::super::folder::Folder;
 use super::super::json::Node;
 use super::super::tensors::Tensors;
 use super::classifiers::logits;
-use super::evaluated::ANGLE;
+use super::evaluated::{ANGLE, guidance_tolerance};
 use super::networks::Networks;
 use super::{close, images, part, per_image, settings};
 use crate::diffusion::{Given, Guidance, Guide, Guided, Guider, Noisy, Schedule, noised};
@@ -19,7 +19,6 @@ use crate::tensor::Array;
 
 const SHORT: f64 = 1e-4;
 const LONG: f64 = 5e-4;
-const FIRST_GUIDANCE: f64 = 2e-6;
 /// Pixels nearer to the original than this may change their sign in single precision.
 const NEAR: f64 = 1.5e-5;
 
@@ -186,7 +185,7 @@ impl<'a> Chain<'a> {
             close(check, &name, &expected, &end.clean, self.tolerance);
         }
         if let Some(first) = found.first().filter(|_| every.is_none()) {
-            self.first_guidance(&first.guidance, check)?;
+            self.first_guidance(guider, &first.guidance, check)?;
         }
         self.angles(node, &angles, check)?;
         self.opinions(guider, &end.images, check)
@@ -224,10 +223,11 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    fn first_guidance(&self, got: &Array, check: &mut Check) -> Result<()> {
+    fn first_guidance(&self, guider: &Guider<'_>, got: &Array, check: &mut Check) -> Result<()> {
         let name = self.name("first_guidance");
         if self.stored.contains(&name) {
-            close(check, &name, &self.stored.f32(&name)?, got, FIRST_GUIDANCE);
+            let tolerance = guidance_tolerance(&guider.guidance);
+            close(check, &name, &self.stored.f32(&name)?, got, tolerance);
         }
         Ok(())
     }
@@ -294,7 +294,7 @@ impl<'a> Chain<'a> {
             });
             let found = found.of(self.case)?;
             if k == 0 {
-                self.first_guidance(&found.guidance, check)?;
+                self.first_guidance(guider, &found.guidance, check)?;
             }
             let sure = |i: &usize| {
                 let d = found.clean.data[*i] - self.originals.data[*i];

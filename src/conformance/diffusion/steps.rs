@@ -156,7 +156,7 @@ fn forth(
         let expected = stored.f32("q_sample.x_t")?;
         close(check, "q_sample.x_t", &expected, &noisy, STEP);
         if stored.contains("q_posterior.mean") {
-            let found = posterior_mean(schedule, &clean, &noisy, at);
+            let found = posterior_mean(schedule, &clean, x, at);
             let expected = stored.f32("q_posterior.mean")?;
             close(check, "q_posterior.mean", &expected, &found, STEP);
         }
