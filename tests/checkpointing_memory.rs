@@ -4,8 +4,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foil::nets::{Unet, UnetConfig};
-use foil::tensor::candle::{Candle, Tensor};
 use foil::tensor::Array;
+use foil::tensor::candle::{Candle, Tensor};
 use foil::train::UnetLayout;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
