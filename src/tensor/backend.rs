@@ -1,5 +1,7 @@
 //! What a device must be able to do.
 
+use std::sync::Arc;
+
 use super::{Activation, Array, Attention, Conv, Layer, Norm, Pool, Resize, Shape, TensorError};
 
 /// One piece of a concatenation over channels. A device may compute a piece straight into its place.
@@ -16,10 +18,17 @@ pub struct Compared<'a, B: Backend + ?Sized> {
     pub head: &'a [f32],
 }
 
+/// A piece of a network: what it makes of its inputs. It owns its weights, because it may be run again on the way back.
+pub type Piece<B> = Arc<
+    dyn Fn(&B, &[<B as Backend>::Tensor]) -> Result<<B as Backend>::Tensor, TensorError>
+        + Send
+        + Sync,
+>;
+
 /// A device: all operations the networks and metrics need, in groups that can be fused.
 ///
 /// Results never depend on the batch an image is in, nor on the number of threads.
-pub trait Backend: Send + Sync {
+pub trait Backend: Send + Sync + 'static {
     /// An activation on the device. Cloning is cheap (shared storage).
     type Tensor: Clone + Send + Sync;
     /// Convolution weights prepared for the device.
@@ -43,6 +52,20 @@ pub trait Backend: Send + Sync {
     /// Whether images run faster through wide layers one by one, side by side on threads, than as a batch.
     fn one_by_one(&self) -> bool {
         false
+    }
+
+    /// Runs a piece of a network. For the way back a device with gradients keeps what is computed inside of it or, with
+    /// `checkpointing`, only its inputs, and then computes the rest again. Gradients have the same bits either way.
+    fn piece(
+        &self,
+        inputs: &[Self::Tensor],
+        _checkpointing: bool,
+        piece: Piece<Self>,
+    ) -> Result<Self::Tensor, TensorError>
+    where
+        Self: Sized,
+    {
+        piece(self, inputs)
     }
 
     // Transfer.

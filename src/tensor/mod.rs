@@ -25,7 +25,7 @@ mod typed;
 pub mod wgpu;
 
 pub use array::Array;
-pub use backend::{Backend, Compared, Part};
+pub use backend::{Backend, Compared, Part, Piece};
 pub use device::{Device, DeviceError, DeviceInfo, Opened, devices};
 pub use layer::{BatchNorm, Layer, Then};
 pub use precision::Precision;

@@ -6,12 +6,12 @@
 //! peak and bytes over its bandwidth. Sizes of tiles are stated here again, apart from the code that launches, so that
 //! the counters of a device check both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use super::{
-    Activation, Array, Attention, Backend, Conv, Norm, Padding, Part, Pool, PoolKind, Resize,
-    Shape, TensorError, rules,
+    Activation, Array, Attention, Backend, Conv, Layer, Norm, Padding, Part, Pool, PoolKind,
+    Resize, Shape, TensorError, Then, rules,
 };
 
 type Result<T> = std::result::Result<T, TensorError>;
@@ -66,6 +66,7 @@ pub type Costs = BTreeMap<(&'static str, &'static str), Cost>;
 #[derive(Default)]
 pub struct Plan {
     costs: Mutex<Costs>,
+    asked: Mutex<BTreeSet<String>>,
 }
 
 /// Sides of the tiles of convolutions and of attention, pixels of a workgroup of norms and distances, rows of the softmax.
@@ -78,6 +79,17 @@ impl Plan {
     pub fn costs(&self) -> Costs {
         let costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
         costs.clone()
+    }
+
+    /// Names of the parameters of all layers that were prepared and of all norms that were run.
+    pub fn asked(&self) -> BTreeSet<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.clone()
+    }
+
+    fn ask(&self, prefix: &str, parts: &[&str]) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.extend(parts.iter().map(|part| format!("{prefix}{part}")));
     }
 
     /// Notes a launch: workgroups, flops, and values read and written.
@@ -195,6 +207,22 @@ impl Backend for Plan {
         Ok(conv)
     }
 
+    fn prepare_layer(&self, conv: Conv, layer: &Layer<'_>) -> Result<Conv> {
+        self.ask(&layer.name, &["weight"]);
+        if !layer.bias.is_empty() {
+            self.ask(&layer.name, &["bias"]);
+        }
+        match &layer.then {
+            Then::Nothing => {}
+            Then::Scale(name, _) => self.ask(name, &[""]),
+            Then::BatchNorm(norm) => {
+                let parts = ["weight", "bias", "running_mean", "running_var"];
+                self.ask(&norm.name, &parts);
+            }
+        }
+        self.prepare(conv, &layer.weight, layer.bias)
+    }
+
     fn conv(&self, x: &Shape, conv: &Conv, residual: Option<&Shape>) -> Result<Shape> {
         self.convolved(*x, conv, residual.is_some())
     }
@@ -230,6 +258,7 @@ impl Backend for Plan {
     }
 
     fn layer_norm(&self, x: &Shape, norm: &Norm) -> Result<Shape> {
+        self.ask(&norm.name, &["weight", "bias"]);
         rules::norm("layer norm", *x, norm, 1)?;
         let groups = (x.n * x.h * x.w).div_ceil(SMALL_TILE);
         self.note("norm", "layer", groups, 8 * x.len(), 2 * x.len() + 2 * x.c);
@@ -244,6 +273,7 @@ impl Backend for Plan {
         modulation: Option<&Shape>,
         _: Activation,
     ) -> Result<Shape> {
+        self.ask(&norm.name, &["weight", "bias"]);
         rules::norm("group norm", *x, norm, groups)?;
         let maps = 3 * x.n * x.c;
         let more = modulation.map_or(0, Shape::len);

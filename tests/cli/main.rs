@@ -15,4 +15,5 @@ mod readme;
 mod real_weights;
 mod resume;
 mod score;
+mod tables;
 mod train;

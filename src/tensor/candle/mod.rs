@@ -8,6 +8,7 @@
 mod activation;
 mod attention;
 mod batch_norm;
+mod checkpoint;
 mod conv;
 mod distance;
 mod input_gradient;
@@ -37,7 +38,7 @@ use candle_core::Var;
 
 use super::cpu::Cpu;
 use super::{
-    Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, PoolKind, Resize, Shape,
+    Activation, Array, Attention, Backend, Conv, Norm, Part, Piece, Pool, PoolKind, Resize, Shape,
     TensorError,
 };
 use layout::Move;
@@ -130,6 +131,15 @@ impl Backend for Candle {
 
     fn arithmetic(&self) -> &'static str {
         Cpu.arithmetic()
+    }
+
+    fn piece(
+        &self,
+        inputs: &[Tensor],
+        checkpointing: bool,
+        piece: Piece<Self>,
+    ) -> Result<Tensor, TensorError> {
+        checkpoint::run(inputs, checkpointing, piece)
     }
 
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
