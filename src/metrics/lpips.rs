@@ -51,6 +51,9 @@ impl std::str::FromStr for LpipsNet {
     }
 }
 
+/// The features of two batches that are compared, tap by tap.
+pub type Features<'a, B> = (&'a [<B as Backend>::Tensor], &'a [<B as Backend>::Tensor]);
+
 /// LPIPS on a device.
 pub struct Lpips<B: Backend> {
     backbone: Box<dyn Backbone<B>>,
@@ -109,7 +112,7 @@ impl<B: Backend + 'static> Lpips<B> {
     pub fn distances_of(
         &self,
         backend: &B,
-        pairs: &[(&[B::Tensor], &[B::Tensor])],
+        pairs: &[Features<'_, B>],
     ) -> Result<Vec<Vec<LpipsDistance>>, NetError> {
         let taps = pairs
             .iter()

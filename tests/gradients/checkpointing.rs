@@ -85,7 +85,7 @@ fn a_guided_step_with_checkpointing_has_the_same_bits() {
             for part in ["weight", "bias", "running_mean", "running_var"] {
                 let mut values = coarse(&format!("{name}{layer}{part}"), [shape[0]]);
                 if part == "running_var" {
-                    values.data.iter_mut().for_each(|v| *v = 1.5 + *v);
+                    values.data.iter_mut().for_each(|v| *v += 1.5);
                 }
                 dict.insert(format!("{layer}.norm.{part}"), values);
             }

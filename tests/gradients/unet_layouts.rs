@@ -119,7 +119,13 @@ fn weights_in_half_precision() {
     let single = run(&dict);
     let f16 = |v: f32| half::f16::from_f32(v).to_le_bytes();
     let bf16 = |v: f32| half::bf16::from_f32(v).to_le_bytes();
-    let kinds: [(Dtype, &dyn Fn(f32) -> [u8; 2], &dyn Fn(f32) -> f32, f32); 2] = [
+    type Kind<'a> = (
+        Dtype,
+        &'a dyn Fn(f32) -> [u8; 2],
+        &'a dyn Fn(f32) -> f32,
+        f32,
+    );
+    let kinds: [Kind<'_>; 2] = [
         (Dtype::F16, &f16, &|v| half::f16::from_f32(v).to_f32(), 0.02),
         (
             Dtype::BF16,

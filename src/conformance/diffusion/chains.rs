@@ -165,7 +165,7 @@ impl<'a> Chain<'a> {
                 |t, step| {
                     let k = self.start - t;
                     angles.push(step.angles.clone());
-                    if every.is_none_or(|n| k % n == 0) {
+                    if every.is_none_or(|n| k.is_multiple_of(n)) {
                         found.push(step.clone());
                     }
                 },

@@ -27,8 +27,10 @@ impl<D: Driver> Constant<D> {
 
 /// Those that are on the device, by what they hold.
 pub struct Constants<D: Driver> {
-    kept: Mutex<HashMap<Box<[u32]>, Arc<D::Buffer>>>,
+    kept: Mutex<Kept<D::Buffer>>,
 }
+
+type Kept<B> = HashMap<Box<[u32]>, Arc<B>>;
 
 impl<D: Driver> Default for Constants<D> {
     fn default() -> Self {
