@@ -6,11 +6,15 @@
 //! bytes over its measured copy speed; the last column is that time over the measured one. A CPU whose Winograd does
 //! fewer products than the formula, or whose caches are faster than its memory, may pass 100 %.
 
+// Other benchmarks use the rest of these.
+#[allow(unused_macros, unused_imports)]
 #[path = "seeded/devices.rs"]
 mod devices;
 #[path = "seeded/peak.rs"]
 mod peak;
+#[allow(dead_code)]
 mod seeded;
+#[allow(dead_code)]
 #[path = "seeded/weights.rs"]
 mod weights;
 
