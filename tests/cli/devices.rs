@@ -56,7 +56,7 @@ fn a_plan_says_what_a_network_costs() {
     let least = found["devices"][0]["seconds_at_least"].as_f64().unwrap();
     assert!(least >= flops / 19.5e12, "{least}");
     assert!(plan("lpips_alex").status.success());
-    fails(&plan("no_such_network"), 1, &["no_such_network"]);
+    fails(&plan("no_such_network"), 2, &["no_such_network"]);
 }
 
 #[test]
