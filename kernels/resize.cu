@@ -26,6 +26,7 @@ struct Params {
     // The rows of this launch.
     u32 first_row;
     u32 rows;
+    u32 zero;
 };
 
 struct Place {

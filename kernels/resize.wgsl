@@ -23,6 +23,7 @@ struct Params {
     // The rows of this launch.
     first_row: u32,
     rows: u32,
+    zero: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -101,9 +102,9 @@ fn half_pixel(
     let top = bitcast<f32>(ys[4u * at.row + 2u]);
     let bottom = bitcast<f32>(ys[4u * at.row + 3u]);
     var sum = v.y * (top * right);
-    sum = fma(v.x, top * left, sum);
-    sum = fma(v.z, bottom * left, sum);
-    write(at, fma(v.w, bottom * right, sum));
+    sum = fused(v.x, top * left, sum, p.zero);
+    sum = fused(v.z, bottom * left, sum, p.zero);
+    write(at, fused(v.w, bottom * right, sum, p.zero));
 }
 
 @compute @workgroup_size(256)
@@ -123,7 +124,7 @@ fn columns(
     let begin = p.x_at + ((at.n * p.h + at.row) * p.w + first) * p.c + at.channel;
     var sum = 0.0;
     for (var j = 0u; j < taps; j++) {
-        sum = fma(f32(x[begin + j * p.c]), bitcast<f32>(xs[weights + j]), sum);
+        sum = fused(f32(x[begin + j * p.c]), bitcast<f32>(xs[weights + j]), sum, p.zero);
     }
     write(at, sum);
 }
@@ -145,7 +146,7 @@ fn rows(
     let begin = p.x_at + ((at.n * p.h + first) * p.w + at.column) * p.c + at.channel;
     var sum = 0.0;
     for (var j = 0u; j < taps; j++) {
-        sum = fma(f32(x[begin + j * p.w * p.c]), bitcast<f32>(ys[weights + j]), sum);
+        sum = fused(f32(x[begin + j * p.w * p.c]), bitcast<f32>(ys[weights + j]), sum, p.zero);
     }
     write(at, sum);
 }

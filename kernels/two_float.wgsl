@@ -53,6 +53,24 @@ fn two_product(a: f32, b: f32, zero: u32) -> vec2<f32> {
     return vec2<f32>(product, a_low * b_low - error);
 }
 
+// a * b + c, rounded once. WGSL's `fma` may round twice, and some devices do. (Boldo and Melquiond: the two rests are
+// added up to the nearest number with an odd last bit, which no later rounding mistakes for a half.)
+fn fused(a: f32, b: f32, c: f32, zero: u32) -> f32 {
+    let product = two_product(a, b, zero);
+    let low = two_sum(c, product.y, zero);
+    let high = two_sum(product.x, low.x, zero);
+    let rest = two_sum(low.y, high.y, zero);
+    var bits = bitcast<u32>(rest.x);
+    if (rest.y != 0.0 && (bits & 1u) == 0u) {
+        if ((rest.y > 0.0) == (rest.x > 0.0)) {
+            bits += 1u;
+        } else {
+            bits -= 1u;
+        }
+    }
+    return high.x + bitcast<f32>(bits);
+}
+
 fn multiply_two(x: vec2<f32>, y: vec2<f32>, zero: u32) -> vec2<f32> {
     let product = two_product(x.x, y.x, zero);
     return quick_two_sum(product.x, product.y + (x.x * y.y + x.y * y.x), zero);

@@ -120,10 +120,10 @@ kernels! {
     PATCHES = "layout" "patches" [];
     UPSAMPLE = "layout" "upsample" [];
     CROP = "layout" "crop" [];
-    RESIZE_TF1 = "resize" "tf1" [];
-    RESIZE_HALF_PIXEL = "resize" "half_pixel" [];
-    RESIZE_COLUMNS = "resize" "columns" [];
-    RESIZE_ROWS = "resize" "rows" [];
+    RESIZE_TF1 = "resize" "tf1" ["two_float"];
+    RESIZE_HALF_PIXEL = "resize" "half_pixel" ["two_float"];
+    RESIZE_COLUMNS = "resize" "columns" ["two_float"];
+    RESIZE_ROWS = "resize" "rows" ["two_float"];
     LPIPS_DISTANCES = "lpips_head" "distances" ["two_float"];
     LPIPS_MEAN = "lpips_head" "mean" ["two_float"];
     LPIPS_PAIRS = "lpips_head" "pairs" ["two_float"];

@@ -119,6 +119,7 @@ impl<D: Driver> Gpu<D> {
                 out.w,
                 piece.rows.start,
                 piece.rows(),
+                0,
             ];
             params.extend(sizes.map(|v| v as u32));
             let bindings = [
