@@ -1,5 +1,7 @@
 //! `foil score` as the library does it: 20 pairs of PNG in two folders, from finding the files to the last score.
 
+#[path = "seeded/devices.rs"]
+mod devices;
 mod seeded;
 
 use std::path::Path;
@@ -8,7 +10,6 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use foil::images;
 use foil::metrics::MetricBackend;
 use foil::score::{self, Inputs, Labels, Place, Selection, Settings};
-use foil::tensor::cpu::Cpu;
 use foil::weights::Registry;
 
 const PAIRS: usize = 20;
@@ -79,13 +80,13 @@ fn scores<B: MetricBackend + 'static>(c: &mut Criterion, device: &str, b: &B) {
     group.finish();
 }
 
-fn cpu(c: &mut Criterion) {
-    scores(c, "cpu", &Cpu);
+fn each_device(c: &mut Criterion) {
+    devices::on_each_device!(c, scores);
 }
 
 criterion_group! {
     name = end_to_end;
     config = seeded::settings();
-    targets = cpu
+    targets = each_device
 }
 criterion_main!(end_to_end);

@@ -1,4 +1,11 @@
 //! Guided diffusion steps: the gradient of a noise-aware classifier's verdict back through the denoising UNet.
+//!
+//! ```text
+//! --times SECONDS                       milliseconds of the best step of every size
+//! --memory SIZE|SHAPES.json SIDE on|off memory of the way back through a denoiser, with checkpointing or without
+//! ```
+//!
+//! Both print lines of JSON, which `scripts/peers` reads.
 
 mod guided;
 mod seeded;
@@ -6,7 +13,7 @@ mod seeded;
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
-use guided::{Guided, SIZES};
+use guided::{Guided, SIZES, denoiser, published, way_back};
 
 fn steps(c: &mut Criterion) {
     let mut group = c.benchmark_group("guided_step");
@@ -32,9 +39,50 @@ criterion_group! {
     targets = steps
 }
 
-/// With `--times SECONDS` prints a line of JSON for each size, milliseconds of the best step: `scripts/peers` reads it.
+/// A field of this process's status, in MB.
+fn status(field: &str) -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(field));
+    let kilobytes = line.and_then(|l| l.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kilobytes.unwrap_or(f64::NAN) / 1024.0
+}
+
+/// Peak of the resident memory of a second pass forth and back, beyond what the network holds after the first.
+fn memory(network: &str, side: usize, checkpointing: bool) {
+    let random = |name: &str, shape: &[usize]| seeded::array(name, shape);
+    let unet = match SIZES.iter().find(|size| size.name == network) {
+        Some(size) => denoiser(size, &random),
+        None => {
+            let text = std::fs::read(network).expect("a size, or a file of shapes");
+            published(&serde_json::from_slice(&text).expect("JSON"), &random)
+        }
+    };
+    let unet = unet.with_checkpointing(checkpointing);
+    let x = random("x", &[1, 3, side, side]);
+    way_back(&unet, &x);
+    foil::tensor::Backend::release(&foil::tensor::cpu::Cpu);
+    let held = status("VmRSS:");
+    // The peak is counted from here.
+    std::fs::write("/proc/self/clear_refs", "5").ok();
+    let start = Instant::now();
+    let gradient = way_back(&unet, &x);
+    let ms = 1e3 * start.elapsed().as_secs_f64();
+    let sum: f64 = gradient.data.iter().map(|v| f64::from(v.abs())).sum();
+    let line = serde_json::json!({
+        "network": network, "side": side, "checkpointing": checkpointing, "held_mb": held,
+        "peak_mb": status("VmHWM:"), "ms": ms, "gradient": sum,
+    });
+    println!("{line}");
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|a| a == "--memory") {
+        let [network, side, switch] = &arguments[at + 1..at + 4] else {
+            unreachable!("three arguments were taken");
+        };
+        return memory(network, side.parse().expect("a side"), switch == "on");
+    }
     let Some(at) = arguments.iter().position(|a| a == "--times") else {
         guidance();
         Criterion::default().configure_from_args().final_summary();

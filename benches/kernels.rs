@@ -4,6 +4,8 @@
 //! `cargo bench --bench kernels -- --summary [NAME]` prints instead, for one thread, each convolution's share of what
 //! the core can do, and the same for all convolutions of a network.
 
+#[path = "seeded/devices.rs"]
+mod devices;
 #[path = "seeded/peak.rs"]
 mod peak;
 mod seeded;
@@ -12,7 +14,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
-use foil::metrics::{Matrix, moments::Moments};
+use foil::metrics::orthogonal_set::OrthogonalSetParams;
+use foil::metrics::validity::Judgement;
+use foil::metrics::{Matrix, MetricBackend};
 use foil::tensor::{Activation, Backend, Conv, Padding, Resize, cpu::Cpu};
 
 /// A convolution of a network.
@@ -112,7 +116,11 @@ fn conv<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
         group.bench_function(BenchmarkId::new(layer.name, device), |bench| {
             // Made only if the filter of the command line lets it run.
             let (conv, x) = prepared.get_or_insert_with(|| layer.prepare(b));
-            bench.iter(|| b.conv(black_box(x), conv, None).expect("it runs"));
+            bench.iter(|| {
+                let y = b.conv(black_box(x), conv, None).expect("it runs");
+                b.wait().expect("it ran");
+                y
+            });
         });
     }
     group.finish();
@@ -205,40 +213,99 @@ fn resize<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
             group.throughput(Throughput::Elements(3 * 299 * 299));
             let name = format!("{name}_from_{side}");
             group.bench_function(BenchmarkId::new(name, device), |bench| {
-                bench.iter(|| b.resize(black_box(&x), 299, 299, mode).expect("it runs"));
+                bench.iter(|| {
+                    let y = b.resize(black_box(&x), 299, 299, mode).expect("it runs");
+                    b.wait().expect("it ran");
+                    y
+                });
             });
         }
     }
     group.finish();
 }
 
-/// Mean and scatter in f64: n · d² products and sums.
-fn moments(c: &mut Criterion) {
+/// Mean and scatter in f64, or in two f32: n · d² products and sums.
+fn moments<B: MetricBackend>(c: &mut Criterion, device: &str, b: &B) {
     let mut group = c.benchmark_group("moments");
     for (n, d) in [(1000, 64), (1000, 768), (256, 2048)] {
         let features = seeded::array("features", &[n, d]).data;
         group.throughput(Throughput::Elements((2 * n * d * d) as u64));
-        group.bench_function(BenchmarkId::new(format!("{n}x{d}"), "cpu"), |bench| {
+        group.bench_function(BenchmarkId::new(format!("{n}x{d}"), device), |bench| {
             bench.iter(|| {
                 let matrix = Matrix::new("features", n, d, black_box(&features)).expect("n x d");
-                Moments::of("features", matrix).expect("finite")
+                let mut running = b.moments(d).expect("memory");
+                running.push("features", matrix).expect("finite");
+                running.finish().expect("moments")
             });
         });
     }
     group.finish();
 }
 
-fn cpu(c: &mut Criterion) {
-    conv(c, "cpu", &Cpu);
-    distance(c, "cpu", &Cpu);
-    resize(c, "cpu", &Cpu);
-    moments(c);
+/// Classes and votes of a classifier and five oracles.
+fn committee<B: MetricBackend>(c: &mut Criterion, device: &str, b: &B) {
+    let mut group = c.benchmark_group("committee_of_5");
+    let (images, classes) = (256, 1000);
+    let logits: Vec<Vec<f32>> = (0..6)
+        .map(|k| seeded::array(&format!("judge {k}"), &[images, classes]).data)
+        .collect();
+    let judges: Vec<Matrix<'_>> = logits
+        .iter()
+        .map(|l| Matrix::new("logits", images, classes, l).expect("n x classes"))
+        .collect();
+    let (labels, targets) = (vec![0; images], vec![1; images]);
+    group.throughput(Throughput::Elements((6 * images * classes) as u64));
+    let id = BenchmarkId::new(format!("{images}x{classes}"), device);
+    group.bench_function(id, |bench| {
+        bench.iter(|| {
+            let judgement = Judgement {
+                classifier: judges[0],
+                oracles: &judges[1..],
+                labels: &labels,
+                targets: &targets,
+            };
+            b.committee(black_box(judgement)).expect("finite")
+        });
+    });
+    group.finish();
+}
+
+/// Orthogonal sets of 16 samples: Gram matrices of n² · d products and sums.
+fn orthogonal_sets<B: MetricBackend>(c: &mut Criterion, device: &str, b: &B) {
+    let mut group = c.benchmark_group("orthogonal_sets_of_16");
+    for (n, d) in [(100, 64), (64, 2048)] {
+        let originals = seeded::array("originals", &[16, d]).data;
+        let candidates = seeded::array("candidates", &[16 * n, d]).data;
+        group.throughput(Throughput::Elements((16 * n * n * d) as u64));
+        group.bench_function(BenchmarkId::new(format!("{n}x{d}"), device), |bench| {
+            let originals = Matrix::new("originals", 16, d, &originals).expect("n x d");
+            let candidates = Matrix::new("candidates", 16 * n, d, &candidates).expect("n x d");
+            let params = OrthogonalSetParams::default();
+            bench.iter(|| {
+                b.orthogonal_sets(black_box(originals), candidates, &params)
+                    .expect("finite")
+            });
+        });
+    }
+    group.finish();
+}
+
+fn each_device(c: &mut Criterion) {
+    devices::on_each_device!(
+        c,
+        conv,
+        distance,
+        resize,
+        moments,
+        committee,
+        orthogonal_sets
+    );
 }
 
 criterion_group! {
     name = kernels;
     config = seeded::settings();
-    targets = cpu
+    targets = each_device
 }
 
 fn main() {

@@ -1,5 +1,7 @@
 //! Metrics: LPIPS and FID features per image with the shipped weights, and the statistics over sets of features.
 
+#[path = "seeded/devices.rs"]
+mod devices;
 mod seeded;
 
 use std::hint::black_box;
@@ -16,7 +18,7 @@ use foil::metrics::{
     prdc::{Rim, prdc},
 };
 use foil::nets::FidTap;
-use foil::tensor::{Backend, Resize, cpu::Cpu};
+use foil::tensor::{Backend, Resize};
 use foil::weights::Registry;
 
 const SIDE: usize = 256;
@@ -51,6 +53,7 @@ fn per_image<B: Backend + 'static>(c: &mut Criterion, device: &str, b: &B) {
         bench.iter(|| {
             let x = upload(black_box(&images[0]));
             b.download(&inception.extract(b, &x).expect("features"))
+                .expect("a download")
         });
     });
     group.finish();
@@ -113,14 +116,14 @@ fn statistics(c: &mut Criterion) {
     group.finish();
 }
 
-fn cpu(c: &mut Criterion) {
-    per_image(c, "cpu", &Cpu);
+fn each_device(c: &mut Criterion) {
+    devices::on_each_device!(c, per_image);
     statistics(c);
 }
 
 criterion_group! {
     name = metrics;
     config = seeded::settings();
-    targets = cpu
+    targets = each_device
 }
 criterion_main!(metrics);

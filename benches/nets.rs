@@ -1,5 +1,7 @@
 //! Every network at its usual size, one image. Weights are seeded: their values do not change the time.
 
+#[path = "seeded/devices.rs"]
+mod devices;
 mod seeded;
 #[path = "seeded/weights.rs"]
 mod weights;
@@ -9,7 +11,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use foil::nets::{AlexNet, SqueezeNet, Vgg16};
 use foil::nets::{Architecture, Backbone, Classifier, FidTap, Inception, UnetEncoderConfig, build};
-use foil::tensor::{Backend, cpu::Cpu};
+use foil::tensor::Backend;
 
 fn classifiers<B: Backend + 'static>(c: &mut Criterion, device: &str, b: &B) {
     let known = weights::classifiers();
@@ -35,7 +37,11 @@ fn classifiers<B: Backend + 'static>(c: &mut Criterion, device: &str, b: &B) {
                     weights::classifier(architecture.name(), "").expect("a table of weights");
                 build(architecture, b, &dict, &UnetEncoderConfig::default()).expect("it builds")
             });
-            bench.iter(|| net.predict(b, black_box(&x)).expect("it runs").logits);
+            bench.iter(|| {
+                let logits = net.predict(b, black_box(&x)).expect("it runs").logits;
+                b.wait().expect("it ran");
+                logits
+            });
         });
     }
     group.finish();
@@ -57,7 +63,11 @@ fn backbones<B: Backend + 'static>(c: &mut Criterion, device: &str, b: &B) {
             _ => Box::new(SqueezeNet::new(b, &dict).expect("it builds")),
         };
         group.bench_function(BenchmarkId::new(name, device), |bench| {
-            bench.iter(|| net.taps(b, black_box(&x)).expect("it runs"));
+            bench.iter(|| {
+                let taps = net.taps(b, black_box(&x)).expect("it runs");
+                b.wait().expect("it ran");
+                taps
+            });
         });
     }
     group.finish();
@@ -75,21 +85,23 @@ fn inception<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
     let net = Inception::new(b, &dict, FidTap::F2048).expect("it builds");
     for tap in [FidTap::F64, FidTap::F192, FidTap::F768, FidTap::F2048] {
         group.bench_function(BenchmarkId::new(tap.size().to_string(), device), |bench| {
-            bench.iter(|| net.features(b, black_box(&x), tap).expect("it runs"));
+            bench.iter(|| {
+                let features = net.features(b, black_box(&x), tap).expect("it runs");
+                b.wait().expect("it ran");
+                features
+            });
         });
     }
     group.finish();
 }
 
-fn cpu(c: &mut Criterion) {
-    backbones(c, "cpu", &Cpu);
-    inception(c, "cpu", &Cpu);
-    classifiers(c, "cpu", &Cpu);
+fn each_device(c: &mut Criterion) {
+    devices::on_each_device!(c, backbones, inception, classifiers);
 }
 
 criterion_group! {
     name = nets;
     config = seeded::settings();
-    targets = cpu
+    targets = each_device
 }
 criterion_main!(nets);

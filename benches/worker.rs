@@ -140,7 +140,9 @@ impl Worker {
             ["run", name, input, out] => {
                 let x = TypedArrays::read(Path::new(input))?.f32("x")?;
                 let outputs = self.net(name)?.outputs(&Cpu.upload(&x)?)?;
-                let outputs: Vec<Array> = outputs.iter().map(|y| Cpu.download(y)).collect();
+                let outputs: Result<Vec<Array>, _> =
+                    outputs.iter().map(|y| Cpu.download(y)).collect();
+                let outputs = outputs?;
                 write(
                     out,
                     (0..)

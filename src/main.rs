@@ -10,6 +10,11 @@ fn main() -> ExitCode {
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var("CANDLE_NUM_THREADS", "1") };
     }
+    // A layer of Mesa's Vulkan drivers that sorts adapters for windows, and complains when there is no display.
+    if std::env::var_os("NODEVICE_SELECT").is_none() {
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+    }
     let cli = foil::cli::Cli::parse();
     foil::cli::run(&cli)
 }

@@ -54,7 +54,7 @@ fn network<B: Backend + 'static>(backend: &B, name: &str) -> Box<dyn Classifier<
 fn accuracy(name: &str, images: &Array, labels: &[usize]) -> f64 {
     let net = network(&Cpu, name);
     let logits = net.predict(&Cpu, &Cpu.upload(images).unwrap()).unwrap();
-    let logits = Cpu.download(&logits.logits);
+    let logits = Cpu.download(&logits.logits).unwrap();
     let right = labels.iter().enumerate().filter(|&(i, &label)| {
         let row = logits.row(i);
         usize::from(row[1] > row[0]) == label
@@ -190,7 +190,7 @@ fn autoencoders_draw_images_of_their_class_again() {
         let drawn = net
             .reconstruct(&Cpu, &Cpu.upload(&images).unwrap())
             .unwrap();
-        let drawn = Cpu.download(&drawn);
+        let drawn = Cpu.download(&drawn).unwrap();
         let each: Vec<f32> = images
             .data
             .chunks(3 * 1024)

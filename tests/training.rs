@@ -244,7 +244,7 @@ fn networks_learn_and_fold() {
         let net = build(architecture, &Cpu, &dict, &UnetEncoderConfig::default()).unwrap();
         let (x, labels) = images(&(100..132).collect::<Vec<_>>());
         let logits = net.predict(&Cpu, &Cpu.upload(&x).unwrap()).unwrap().logits;
-        let logits = Cpu.download(&logits);
+        let logits = Cpu.download(&logits).unwrap();
         let right = labels.iter().enumerate().filter(|&(i, &label)| {
             let row = logits.row(i);
             (row[1] > row[0]) == (label == 1)
@@ -343,7 +343,7 @@ fn withstood(architecture: Architecture, dict: &StateDict, attack: &Attack) -> f
         .unwrap();
     let net = build(architecture, &Cpu, dict, &unet).unwrap();
     let logits = net.predict(&Cpu, &Cpu.upload(&moved).unwrap()).unwrap();
-    let logits = Cpu.download(&logits.logits);
+    let logits = Cpu.download(&logits.logits).unwrap();
     let right = labels.iter().enumerate().filter(|&(i, &label)| {
         let row = logits.row(i);
         (row[1] > row[0]) == (label == 1)

@@ -154,23 +154,16 @@ impl Guided {
             time: 4 * size.channels,
             random,
         };
-        let mut unet = weights();
-        let widths = unet.encoder(size);
-        unet.decoder(size, widths);
         let mut judge = weights();
         let widths = judge.encoder(size);
         judge.pool(size, widths[widths.len() - 1]);
-        let config = UnetConfig {
-            num_head_channels: size.per_head,
-            ..UnetConfig::default()
-        };
         let judging = UnetEncoderConfig {
             num_res_blocks: 1,
             num_head_channels: size.per_head,
             ..UnetEncoderConfig::default()
         };
         Self {
-            unet: Unet::new(&Candle, &unet.dict, config).expect("a UNet"),
+            unet: denoiser(size, random),
             classifier: UnetEncoder::new(&Candle, &judge.dict, judging).expect("a classifier"),
             x: random("x", &[1, 3, size.side, size.side]),
         }
@@ -180,7 +173,7 @@ impl Guided {
     pub fn denoise(&self) -> Array {
         let x = Candle.upload(&self.x).expect("an image");
         let y = self.unet.predict(&Candle, &x, &[500.0], None);
-        Candle.download(&y.expect("it runs"))
+        Candle.download(&y.expect("it runs")).expect("a download")
     }
 
     /// The gradient by the noisy image.
@@ -204,6 +197,56 @@ impl Guided {
             .sum_all()?;
         let grads = verdict.backward()?;
         let gradient = grads.get(x.as_tensor()).ok_or("no gradient")?;
-        Ok(b.download(&Tensor::new(gradient)?))
+        Ok(b.download(&Tensor::new(gradient)?)?)
     }
+}
+
+/// The denoiser of a size.
+pub fn denoiser(size: &Size, random: &dyn Fn(&str, &[usize]) -> Array) -> Unet<Candle> {
+    let mut weights = Weights {
+        dict: StateDict::new(),
+        time: 4 * size.channels,
+        random,
+    };
+    let widths = weights.encoder(size);
+    weights.decoder(size, widths);
+    let config = UnetConfig {
+        num_head_channels: size.per_head,
+        ..UnetConfig::default()
+    };
+    Unet::new(&Candle, &weights.dict, config).expect("a UNet")
+}
+
+/// The published denoiser, from a list of its tensors (`full_size_shapes.json` of the golden data).
+pub fn published(
+    shapes: &serde_json::Value,
+    random: &dyn Fn(&str, &[usize]) -> Array,
+) -> Unet<Candle> {
+    let mut weights = Weights {
+        dict: StateDict::new(),
+        time: 0,
+        random,
+    };
+    let shapes = shapes["diffusion_model"]["shapes"].as_object();
+    for (name, shape) in shapes.expect("shapes of a diffusion_model") {
+        let shape: Vec<usize> = { shape.as_array().into_iter().flatten() }
+            .filter_map(|side| side.as_u64())
+            .map(|side| side as usize)
+            .collect();
+        weights.put(name.clone(), &shape);
+    }
+    Unet::new(&Candle, &weights.dict, UnetConfig::default()).expect("the published UNet")
+}
+
+/// The gradient of the sum of a denoiser's output by the noisy image.
+pub fn way_back(unet: &Unet<Candle>, x: &Array) -> Array {
+    let gradient = || -> Result<Array, Box<dyn std::error::Error>> {
+        let by = Candle.variable(x)?;
+        let noisy = Tensor::new(by.as_tensor())?;
+        let output = unet.predict(&Candle, &noisy, &[500.0], None)?;
+        let grads = output.candle().sum_all()?.backward()?;
+        let gradient = grads.get(by.as_tensor()).ok_or("no gradient")?;
+        Ok(Candle.download(&Tensor::new(gradient)?)?)
+    };
+    gradient().expect("a gradient")
 }

@@ -9,13 +9,13 @@ use serde_json::json;
 
 use super::UsageError;
 use crate::conformance::{self, AREAS, AreaReport, Case, Source, default_source};
-use crate::tensor::cpu::Cpu;
-use crate::tensor::{Backend, Device};
+use crate::metrics::MetricBackend;
+use crate::tensor::{Device, Opened, Precision};
 
 /// Runs every golden case of a folder and says which pass.
 #[derive(Args)]
 pub struct ConformanceArgs {
-    /// vision, weights, nets, bex, or all.
+    /// vision, weights, nets, bex, diffusion, or all.
     #[arg(value_name = "AREA|all")]
     area: String,
 
@@ -24,7 +24,7 @@ pub struct ConformanceArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// auto, cpu, wgpu[:N] or cuda[:N].
+    /// auto, cpu, wgpu, wgpu:N, wgpu:software or cuda[:N]; see `foil devices`.
     #[arg(long, value_name = "D", default_value = "auto")]
     device: Device,
 
@@ -39,16 +39,20 @@ pub struct ConformanceArgs {
 
 /// True if every area passed.
 pub fn run(args: &ConformanceArgs) -> anyhow::Result<bool> {
-    let (device, _) = args.device.resolve()?;
-    let backend = match device {
-        Device::Cpu | Device::Auto => Cpu,
-        other => anyhow::bail!("device {other} is not part of this build; use --device cpu"),
-    };
+    let opened = args.device.open(Precision::F32);
+    match opened.map_err(|e| UsageError(e.to_string()))?.1 {
+        Opened::Cpu(cpu) => run_on(args, &cpu),
+        Opened::Wgpu(gpu) => run_on(args, &*gpu),
+        Opened::Cuda(gpu) => run_on(args, &*gpu),
+    }
+}
+
+fn run_on<B: MetricBackend + 'static>(args: &ConformanceArgs, backend: &B) -> anyhow::Result<bool> {
     let mut reports = Vec::new();
     let mut passed = true;
     for (area, source) in plan(args)? {
         let started = Instant::now();
-        let report = conformance::run(area, source, &backend)?;
+        let report = conformance::run(area, source, backend)?;
         let seconds = started.elapsed().as_secs_f64();
         passed &= report.passed();
         if args.json {

@@ -14,8 +14,7 @@ use crate::score::{
     self, Family, FidFeatures, Inputs, JudgeSource, Labels, NamedJudge, Outcome, Place, PlanError,
     Protocol, ScoreError, Selection, Settings, journal::Journal, write_atomically,
 };
-use crate::tensor::cpu::Cpu;
-use crate::tensor::{Device, Resize};
+use crate::tensor::{Device, Opened, Precision, Resize};
 use crate::weights::{Registry, Role};
 
 /// Scores pairs of originals and counterfactuals.
@@ -93,9 +92,14 @@ pub struct ScoreArgs {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     bootstrap: u32,
 
-    /// Device: auto, cpu, wgpu[:i], cuda[:i].
+    /// Device: auto, cpu, wgpu, wgpu:N, wgpu:software or cuda[:N]; see `foil devices`.
     #[arg(long, value_name = "D", default_value = "auto")]
     device: Device,
+
+    /// How a GPU keeps activations and weights: f32, or f16, which moves half the bytes and is about 1e-3 off
+    /// (docs/performance.md). Sums are f32 either way. Part of every fingerprint.
+    #[arg(long, value_name = "P", default_value = "f32")]
+    precision: Precision,
     /// Pairs computed together; results do not depend on it.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
@@ -301,14 +305,12 @@ fn same_classes(classifier: &Option<NamedJudge>, oracles: &[NamedJudge]) -> Resu
 
 /// Runs the command; false if a score that was asked for could not be computed.
 pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
-    let (device, why) = args
-        .device
-        .resolve()
-        .map_err(|e| UsageError(e.to_string()))?;
     let pairing = args.pairing()?;
     if args.dry_run {
         return print_pairs(&pairing).map(|()| true);
     }
+    let opened = args.device.open(args.precision);
+    let (device, opened, why) = opened.map_err(|e| UsageError(e.to_string()))?;
     if !args.quiet {
         say_unpaired(&pairing);
         say(&format!(
@@ -357,16 +359,13 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
             None
         },
     };
-    let outcome = score::score(
-        &Cpu,
-        &registry,
-        inputs,
-        &settings,
-        place,
-        &mut |what, done, total| {
-            bar.update(what, done, total);
-        },
-    );
+    let mut progress = |what: &str, done, total| bar.update(what, done, total);
+    let progress = &mut progress;
+    let outcome = match opened {
+        Opened::Cpu(cpu) => score::score(&cpu, &registry, inputs, &settings, place, progress),
+        Opened::Wgpu(gpu) => score::score(&*gpu, &registry, inputs, &settings, place, progress),
+        Opened::Cuda(gpu) => score::score(&*gpu, &registry, inputs, &settings, place, progress),
+    };
     bar.finish();
     let outcome = outcome.map_err(|error| match error {
         ScoreError::Usage(why) => UsageError(why).into(),

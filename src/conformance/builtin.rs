@@ -9,6 +9,13 @@ macro_rules! files {
 static FILES: &[(&str, &[u8])] = files![
     "bex/generator_w025.safetensors",
     "bex/generator_w025_io.safetensors",
+    "diffusion/cone_projection.safetensors",
+    "diffusion/p_mean_variance.json",
+    "diffusion/p_mean_variance.safetensors",
+    "diffusion/schedules.json",
+    "diffusion/space_timesteps.json",
+    "diffusion/tiny_classifiers.safetensors",
+    "diffusion/tiny_classifiers_io.safetensors",
     "nets/nets.json",
     "nets/nets.safetensors",
     "vision/dbvce_batch.safetensors",

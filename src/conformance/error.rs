@@ -1,8 +1,10 @@
 //! Why an area could not be run at all (a case that misses its tolerance is no error: it is in the report).
 
 use crate::conformance::AREAS;
+use crate::diffusion::DiffusionError;
 use crate::metrics::MetricError;
 use crate::nets::NetError;
+use crate::study::tables::TablesError;
 use crate::tensor::{ArrayError, TensorError};
 
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,13 @@ pub enum ConformanceError {
     Net { what: String, source: NetError },
     #[error("{what}: {source}")]
     Metric { what: String, source: MetricError },
+    #[error("{what}: {source}")]
+    Diffusion {
+        what: String,
+        source: DiffusionError,
+    },
+    #[error(transparent)]
+    Tables(Box<TablesError>),
 }
 
 /// Says of which file or case an error of a lower room is.
@@ -63,6 +72,15 @@ impl<T> Of<T> for Result<T, TensorError> {
 impl<T> Of<T> for Result<T, MetricError> {
     fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
         self.map_err(|source| ConformanceError::Metric {
+            what: what.into(),
+            source,
+        })
+    }
+}
+
+impl<T> Of<T> for Result<T, DiffusionError> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
+        self.map_err(|source| ConformanceError::Diffusion {
             what: what.into(),
             source,
         })

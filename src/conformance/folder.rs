@@ -10,7 +10,7 @@ use super::check::Check;
 use super::json::Json;
 use super::real_weights::shipped;
 use super::tensors::Tensors;
-use super::{ConformanceError, Result, Source, bex, builtin, nets, vision, weights};
+use super::{ConformanceError, Result, Source, bex, builtin, diffusion, nets, vision, weights};
 
 /// What belongs to an area.
 pub struct Layout {
@@ -127,6 +127,7 @@ impl Folder {
             "vision" => vision::LAYOUT,
             "weights" => weights::LAYOUT,
             "bex" => bex::LAYOUT,
+            "diffusion" => diffusion::LAYOUT,
             _ => nets::LAYOUT,
         };
         let present = self.list()?;
@@ -136,7 +137,7 @@ impl Folder {
             let parent = file.rsplit_once('/').map_or("", |(parent, _)| parent);
             if used.contains(file) {
                 check.used(file);
-            } else if stem.starts_with("readme") || stem.starts_with("licen") {
+            } else if stem.starts_with("readme") || stem.contains("licen") {
                 check.unused(file, "documentation");
             } else if layout.not_run.contains(&file.as_str()) {
                 check.unused(

@@ -1,6 +1,6 @@
 //! Golden cases of the public implementations, run on this machine and this device.
 //!
-//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights`, `reference/bex` or
+//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights`, `reference/bex`, `reference/diffusion` or
 //! `tests/golden/nets` (any folder of that layout), runs every case it holds and reports for each: what, expected, got, error, tolerance, pass. Files
 //! that are absent are listed and their cases skipped; a file, tensor, JSON field or case that nothing here knows how
 //! to run is reported as unknown and fails the area. The command `foil conformance` and the golden tests both call it.
@@ -9,6 +9,7 @@ mod bex;
 mod builtin;
 mod check;
 mod data;
+mod diffusion;
 mod error;
 mod folder;
 mod json;
@@ -19,6 +20,7 @@ mod report;
 pub mod synthetic;
 mod tensors;
 pub mod torch_random;
+mod unet_settings;
 mod vision;
 mod weight_table;
 mod weights;
@@ -27,17 +29,21 @@ pub use data::{Source, default_source};
 pub use error::ConformanceError;
 pub use report::{AreaReport, Case, GroupSummary};
 
-use crate::tensor::Backend;
+use crate::metrics::MetricBackend;
 use check::Check;
 use folder::Folder;
 
 type Result<T> = std::result::Result<T, ConformanceError>;
 
 /// The areas there are cases for.
-pub const AREAS: [&str; 4] = ["vision", "weights", "nets", "bex"];
+pub const AREAS: [&str; 5] = ["vision", "weights", "nets", "bex", "diffusion"];
 
 /// Runs all cases of one area on a device.
-pub fn run<B: Backend + 'static>(area: &str, data: Source, backend: &B) -> Result<AreaReport> {
+pub fn run<B: MetricBackend + 'static>(
+    area: &str,
+    data: Source,
+    backend: &B,
+) -> Result<AreaReport> {
     let Some(area) = AREAS.into_iter().find(|a| *a == area) else {
         return Err(ConformanceError::UnknownArea(area.into()));
     };
@@ -47,6 +53,7 @@ pub fn run<B: Backend + 'static>(area: &str, data: Source, backend: &B) -> Resul
         "vision" => vision::run(backend, &folder, &mut check)?,
         "weights" => weights::run(backend, &folder, &mut check)?,
         "bex" => bex::run(backend, &folder, &mut check)?,
+        "diffusion" => diffusion::run(backend, &folder, &mut check)?,
         _ => nets::run(backend, &folder, &mut check)?,
     }
     folder.account_for_files(&mut check)?;

@@ -50,7 +50,9 @@ pub(super) fn batch<'a>(images: impl ExactSizeIterator<Item = &'a RgbImage>) -> 
 /// The class that a network gives to each image.
 pub(super) fn classes(net: &dyn Classifier<Cpu>, images: &Array) -> Result<Vec<usize>, DemoError> {
     let x = Cpu.upload(images).map_err(crate::nets::NetError::from)?;
-    let logits = Cpu.download(&net.predict(&Cpu, &x)?.logits);
+    let logits = Cpu
+        .download(&net.predict(&Cpu, &x)?.logits)
+        .map_err(crate::nets::NetError::from)?;
     let n = images.shape.first().copied().unwrap_or(0);
     Ok((0..n).map(|i| argmax(logits.row(i))).collect())
 }

@@ -250,7 +250,7 @@ impl Dime<'_> {
             )?;
             let seen = Candle.upload(&found)?;
             let logits = self.classifier.logits(&seen, &vec![0.0; left.len()])?;
-            let logits = Candle.download(&logits);
+            let logits = Candle.download(&logits)?;
             for (k, &i) in left.iter().enumerate() {
                 images.data[i * len..(i + 1) * len].copy_from_slice(found.row(k));
                 if self.settings.loss.reached(logits.row(k), targets[i]) {
@@ -268,7 +268,7 @@ impl Dime<'_> {
         let output = self
             .unet
             .predict(&Candle, &Candle.upload(noisy)?, &steps, None)?;
-        moments(self.schedule, noisy, &Candle.download(&output), at, true)
+        moments(self.schedule, noisy, &Candle.download(&output)?, at, true)
     }
 
     fn class_gradient(

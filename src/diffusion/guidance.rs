@@ -148,7 +148,7 @@ pub(super) fn opinion(
         wanted[row * classes + target] = 1.0;
     }
     let log = Candle.log_softmax(&logits)?;
-    let values = Candle.download(&log);
+    let values = Candle.download(&log)?;
     let found = (0..n).map(|i| f64::from(values.data[i * classes + targets[i]]));
     let found = found.collect();
     let sum = candle_core::Tensor::from_vec(wanted, (n, 1, 1, classes), &Device::Cpu)
@@ -172,7 +172,7 @@ impl Guider<'_> {
             false => Candle.upload(at.images)?,
         };
         let output = self.unet.predict(&Candle, &x, &steps, None)?;
-        let values = Candle.download(&output);
+        let values = Candle.download(&output)?;
         let found = moments(self.schedule, at.images, &values, at.indices, g.clip)?;
         let taped = match tape {
             true => Some(self.clean(&x, &output, at.indices)?),

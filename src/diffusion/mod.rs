@@ -22,7 +22,8 @@ pub use error::DiffusionError;
 pub use guidance::{Distance, Guidance, Guided, Guider, Noisy, Strength, X0, pull};
 pub use guide::{Clean, Fitting, Guide, NoiseAware};
 pub use process::{
-    Moments, ddim, drawn, moments, noise_between, noised, variational_bound, without_noise,
+    Moments, ddim, drawn, moments, noise_between, noised, posterior_mean, variational_bound,
+    without_noise,
 };
 pub use sample::{Sampling, sample};
 pub use schedule::{Betas, Schedule, spaced};

@@ -42,7 +42,7 @@ pub struct Moments {
 
 /// Reads a network's output for noisy images at one step each; `clip` keeps predicted clean images from −1 to 1.
 ///
-/// Without learnt variances the variance is that of the noise, the larger of the two bounds.
+/// Without learnt variances the variance is [`Schedule::fixed_large_log_variance`].
 pub fn moments(
     schedule: &Schedule,
     noisy: &Array,
@@ -78,6 +78,7 @@ pub fn moments(
         let (of_noisy, of_noise) = clean_weights(schedule, t);
         let [of_clean, of_x] = [0, 1].map(|k| schedule.posterior_mean[k][t] as f32);
         let [low, high] = log_bounds(schedule, t).map(|v| v as f32);
+        let fixed = schedule.fixed_large_log_variance(t) as f32;
         for k in 0..len {
             let predicted = of_noisy * x[k] - of_noise * out[k];
             clean[k] = if clip {
@@ -86,16 +87,39 @@ pub fn moments(
                 predicted
             };
             mean[k] = of_clean * clean[k] + of_x * x[k];
-            let share = if learnt {
-                (out[len + k] + 1.0) / 2.0
+            log_variance[k] = if learnt {
+                let share = (out[len + k] + 1.0) / 2.0;
+                share * high + (1.0 - share) * low
             } else {
-                1.0
+                fixed
             };
-            log_variance[k] = share * high + (1.0 - share) * low;
             variance[k] = log_variance[k].exp();
         }
     });
     Ok(found)
+}
+
+/// The mean of the images one step earlier, given the clean and the noisy ones.
+pub fn posterior_mean(
+    schedule: &Schedule,
+    clean: &Array,
+    noisy: &Array,
+    indices: &[usize],
+) -> Array {
+    let mut mean = clean.clone();
+    let len = each(clean, indices);
+    let rows = mean
+        .data
+        .chunks_mut(len)
+        .zip(noisy.data.chunks(len))
+        .zip(indices);
+    for ((row, noisy), &t) in rows {
+        let [of_clean, of_noisy] = [0, 1].map(|k| schedule.posterior_mean[k][t] as f32);
+        for (x, n) in row.iter_mut().zip(noisy) {
+            *x = of_clean * *x + of_noisy * n;
+        }
+    }
+    mean
 }
 
 /// The noise that turns clean images into the given noisy ones.

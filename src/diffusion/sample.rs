@@ -52,7 +52,7 @@ pub fn sample<B: Backend>(
         for t in (0..schedule.len()).rev() {
             let told = vec![schedule.steps[t] as f32; n];
             let output = net.predict(backend, &backend.upload(&x)?, &told, None)?;
-            let output = backend.download(&output);
+            let output = backend.download(&output)?;
             let found = moments(schedule, &x, &output, &vec![t; n], true)?;
             rows(&mut fresh, t);
             x = drawn(&found.mean, &found.log_variance, &fresh, &vec![t; n]);

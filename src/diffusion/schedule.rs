@@ -124,6 +124,15 @@ impl Schedule {
         })
     }
 
+    /// The logarithm of the variance of a step whose network predicts none: that of the noise, except in the first step,
+    /// which takes the posterior's of the second (`FIXED_LARGE` in the public code).
+    pub fn fixed_large_log_variance(&self, t: usize) -> f64 {
+        match t {
+            0 => self.posterior_log_variance[0],
+            _ => self.betas[t].ln(),
+        }
+    }
+
     /// Number of steps.
     pub fn len(&self) -> usize {
         self.betas.len()

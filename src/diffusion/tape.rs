@@ -18,5 +18,5 @@ pub fn gradient(sum: &candle_core::Tensor, by: &Var) -> Result<Array> {
         Some(found) => found.clone(),
         None => by.as_tensor().zeros_like().map_err(candle_error)?,
     };
-    Ok(Candle.download(&Tensor::new(&found)?))
+    Ok(Candle.download(&Tensor::new(&found)?)?)
 }

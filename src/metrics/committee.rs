@@ -30,41 +30,74 @@ pub struct CommitteeValidity {
     pub mean_probability_target_accuracy: Option<Fraction>,
 }
 
-/// Joins the votes of `reports`, one per oracle, in the order of `oracles`.
+/// Ballots, and images for which something holds of them.
+#[derive(Debug, Clone)]
+pub(crate) struct CountedCommittee {
+    pub ballots: Vec<Ballot>,
+    /// Plurality is the target, the label, the classifier's class; strict majority is the target; all oracles name the
+    /// target; any does.
+    pub totals: [usize; 6],
+}
+
+/// Classes that a ballot has room for: every target too, also when all oracles have fewer classes than the classifier.
+pub(crate) fn classes_of_ballots(oracles: &[Matrix<'_>], targets: &[usize]) -> usize {
+    let highest_target = targets.iter().map(|t| t + 1).max().unwrap_or(1);
+    oracles
+        .iter()
+        .map(Matrix::cols)
+        .fold(highest_target, usize::max)
+}
+
+/// Joins votes; `classes` are those named by the classifier and by each oracle.
+pub(crate) fn count_committee(
+    oracles: &[Matrix<'_>],
+    classes: &[Vec<usize>],
+    labels: &[usize],
+    targets: &[usize],
+) -> Result<CountedCommittee> {
+    let (predicted, votes) = (&classes[0], &classes[1..]);
+    let ballots = count_votes(votes, classes_of_ballots(oracles, targets))?;
+    let of = |holds: &dyn Fn(&Ballot, usize) -> bool| {
+        let all = ballots.iter().enumerate();
+        all.filter(|&(i, ballot)| holds(ballot, i)).count()
+    };
+    let totals = [
+        of(&|b, i| b.plurality == targets[i]),
+        of(&|b, i| b.plurality == labels[i]),
+        of(&|b, i| b.plurality == predicted[i]),
+        of(&|b, i| b.strict_majority == Some(targets[i])),
+        of(&|b, i| b.unanimous == Some(targets[i])),
+        of(&|b, i| b.counts[targets[i]] > 0),
+    ];
+    Ok(CountedCommittee { ballots, totals })
+}
+
+/// Shares of what was counted, and the mean of probabilities.
 pub(crate) fn judge_committee(
     oracles: &[Matrix<'_>],
     reports: &[OracleValidity],
-    predicted: &[usize],
-    labels: &[usize],
     targets: &[usize],
-) -> Result<CommitteeValidity> {
-    let n = predicted.len();
-    // Room for every target, also when all oracles have fewer classes than the classifier.
-    let highest_target = targets.iter().map(|t| t + 1).max().unwrap_or(1);
-    let classes = oracles
-        .iter()
-        .map(Matrix::cols)
-        .fold(highest_target, usize::max);
-    let votes: Vec<Vec<usize>> = reports.iter().map(|o| o.predictions.clone()).collect();
-    let ballots = count_votes(&votes, classes)?;
-    let for_target: usize = (0..n).map(|i| ballots[i].counts[targets[i]]).sum();
+    counted: CountedCommittee,
+) -> CommitteeValidity {
+    let n = targets.len();
+    let [target, original, classifier, majority, unanimous, any] =
+        counted.totals.map(|count| Fraction::new(count, n));
+    let for_target: usize = reports.iter().map(|o| o.oracle_target_accuracy.count).sum();
     let mean_probability_predictions = mean_probability(oracles);
-    Ok(CommitteeValidity {
-        target_accuracy: Fraction::of(n, |i| ballots[i].plurality == targets[i]),
-        original_accuracy: Fraction::of(n, |i| ballots[i].plurality == labels[i]),
-        agreement_with_classifier: Fraction::of(n, |i| ballots[i].plurality == predicted[i]),
-        strict_majority_target_accuracy: Fraction::of(n, |i| {
-            ballots[i].strict_majority == Some(targets[i])
-        }),
-        unanimous_target: Fraction::of(n, |i| ballots[i].unanimous == Some(targets[i])),
-        any_oracle_target: Fraction::of(n, |i| ballots[i].counts[targets[i]] > 0),
+    CommitteeValidity {
+        ballots: counted.ballots,
+        target_accuracy: target,
+        original_accuracy: original,
+        agreement_with_classifier: classifier,
+        strict_majority_target_accuracy: majority,
+        unanimous_target: unanimous,
+        any_oracle_target: any,
         mean_fraction_of_votes_for_target: for_target as f64 / (n * oracles.len()) as f64,
         mean_probability_target_accuracy: mean_probability_predictions
             .as_ref()
             .map(|classes| Fraction::of(n, |i| classes[i] == targets[i])),
         mean_probability_predictions,
-        ballots,
-    })
+    }
 }
 
 fn mean_probability(oracles: &[Matrix<'_>]) -> Option<Vec<usize>> {

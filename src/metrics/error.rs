@@ -1,5 +1,7 @@
 //! What can be wrong with the input of a metric, said with the place and the remedy.
 
+use crate::tensor::TensorError;
+
 /// Result of a metric function.
 pub type Result<T> = std::result::Result<T, MetricError>;
 
@@ -65,12 +67,23 @@ pub enum MetricError {
         expected: String,
         found: String,
     },
+    /// A device could not do its part.
+    #[error("{what}: {source}")]
+    Device { what: String, source: TensorError },
     /// A decomposition failed or a result overflowed.
     #[error("{what}: {detail}")]
     Numeric { what: String, detail: String },
 }
 
 impl MetricError {
+    /// Whether a device has no memory for so much at once.
+    pub fn is_shortage(&self) -> bool {
+        let MetricError::Device { source, .. } = self else {
+            return false;
+        };
+        matches!(source, TensorError::OutOfMemory { .. })
+    }
+
     /// A shape error from anything printable.
     pub(crate) fn shape(
         what: impl Into<String>,

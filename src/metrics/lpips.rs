@@ -5,7 +5,7 @@
 //! channel. Agrees with lpips 0.1.4 and torchmetrics to 1e-5 relative.
 
 use crate::nets::{AlexNet, Backbone, NetError, SqueezeNet, Vgg16};
-use crate::tensor::{Backend, Resize, Shape, StateDict};
+use crate::tensor::{Backend, Compared, Resize, Shape, StateDict};
 
 /// Per-channel shift and scale of the input, in the range [-1, 1].
 const SHIFT: [f32; 3] = [-0.030, -0.088, -0.188];
@@ -50,6 +50,9 @@ impl std::str::FromStr for LpipsNet {
             .ok_or_else(|| format!("unknown LPIPS backbone {text:?}; use alex, vgg or squeeze"))
     }
 }
+
+/// The features of two batches that are compared, tap by tap.
+pub type Features<'a, B> = (&'a [<B as Backend>::Tensor], &'a [<B as Backend>::Tensor]);
 
 /// LPIPS on a device.
 pub struct Lpips<B: Backend> {
@@ -102,20 +105,39 @@ impl<B: Backend + 'static> Lpips<B> {
         a: &[B::Tensor],
         b: &[B::Tensor],
     ) -> Result<Vec<LpipsDistance>, NetError> {
-        let mut layers = Vec::with_capacity(self.heads.len());
-        for ((a, b), head) in a.iter().zip(b).zip(&self.heads) {
-            layers.push(backend.mean_feature_distance(a, b, head)?);
-        }
-        let images = layers.first().map_or(0, Vec::len);
-        Ok((0..images)
-            .map(|i| {
-                let layers: Vec<f64> = layers.iter().map(|l| l[i]).collect();
-                LpipsDistance {
-                    value: layers.iter().sum(),
-                    layers,
-                }
+        Ok(self.distances_of(backend, &[(a, b)])?.concat())
+    }
+
+    /// The same for many pairs of batches, asked of the device at once.
+    pub fn distances_of(
+        &self,
+        backend: &B,
+        pairs: &[Features<'_, B>],
+    ) -> Result<Vec<Vec<LpipsDistance>>, NetError> {
+        let taps = pairs
+            .iter()
+            .flat_map(|(a, b)| a.iter().zip(*b).zip(&self.heads));
+        let compared: Vec<Compared<'_, B>> =
+            taps.map(|((a, b), head)| Compared { a, b, head }).collect();
+        let layers = backend.mean_feature_distances(&compared)?;
+        let pairs = layers.chunks(self.heads.len().max(1));
+        Ok(pairs.map(joined).collect())
+    }
+
+    /// Distances of all pairs of images, given the features of each: 0 and 1, 0 and 2, …, 1 and 2, ….
+    pub fn all_pairs<T: AsRef<[B::Tensor]>>(
+        &self,
+        backend: &B,
+        features: &[T],
+    ) -> Result<Vec<LpipsDistance>, NetError> {
+        let layers = (0..self.heads.len())
+            .map(|layer| {
+                let images = features.iter().map(|f| f.as_ref()[layer].clone());
+                let images = backend.stack(&images.collect::<Vec<_>>())?;
+                backend.all_pairs_feature_distance(&images, &self.heads[layer])
             })
-            .collect())
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(joined(&layers))
     }
 
     /// Maps of each layer brought to `height × width` (bilinear, half-pixel centres), `[n, h, w, 1]`; their sum
@@ -163,6 +185,20 @@ impl<B: Backend + 'static> Lpips<B> {
     pub fn layers(&self) -> usize {
         self.heads.len()
     }
+}
+
+/// Distances of images from those of their layers.
+fn joined(layers: &[Vec<f64>]) -> Vec<LpipsDistance> {
+    let images = layers.first().map_or(0, Vec::len);
+    (0..images)
+        .map(|i| {
+            let layers: Vec<f64> = layers.iter().map(|l| l[i]).collect();
+            LpipsDistance {
+                value: layers.iter().sum(),
+                layers,
+            }
+        })
+        .collect()
 }
 
 /// Bytes that the features of one image take, for bounding a cache.

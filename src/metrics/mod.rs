@@ -21,6 +21,7 @@ pub mod lp;
 pub mod lpips;
 mod matrix;
 pub mod moments;
+mod on_gpu;
 pub mod orthogonal_set;
 pub mod prdc;
 pub mod published;
@@ -28,6 +29,6 @@ mod squared_distance;
 pub mod validity;
 pub mod votes;
 
-pub use device::MetricBackend;
+pub use device::{MetricBackend, RunningMoments};
 pub use error::{MetricError, Result};
 pub use matrix::Matrix;

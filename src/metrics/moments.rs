@@ -66,6 +66,26 @@ impl Moments {
         })
     }
 
+    /// From sums Σᵢ xᵢ `[d]` and products Σᵢ xᵢxᵢᵀ [d, d], of which those on and below the diagonal are read, of
+    /// `count` rows: Σᵢ (xᵢ − m)(xᵢ − m)ᵀ = Σᵢ xᵢxᵢᵀ − n·mmᵀ. The subtraction costs digits where means are large; sums
+    /// must have them to spare.
+    pub(crate) fn from_sums(count: usize, sums: &[f64], products: Vec<f64>) -> Self {
+        let d = sums.len();
+        let n = count.max(1) as f64;
+        let mut scatter = products;
+        for i in 0..d {
+            for j in 0..=i {
+                scatter[i * d + j] -= sums[i] * sums[j] / n;
+            }
+        }
+        mirror_lower(&mut scatter, d);
+        Self {
+            count,
+            mean: sums.iter().map(|s| s / n).collect(),
+            scatter,
+        }
+    }
+
     /// Number of rows seen.
     pub fn count(&self) -> usize {
         self.count

@@ -106,17 +106,8 @@ pub fn orthogonal_set(
     candidates: Matrix<'_>,
     params: &OrthogonalSetParams,
 ) -> Result<OrthogonalSet> {
-    params.check()?;
+    check_sample(original, candidates, params)?;
     let d = candidates.cols();
-    if original.len() != d {
-        return Err(MetricError::shape(
-            "original for the orthogonal set",
-            format!("{d} values, as in the candidates"),
-            format!("{} values", original.len()),
-        ));
-    }
-    candidates.check_finite("candidates for the orthogonal set")?;
-    Matrix::new("original", 1, d, original)?.check_finite("original for the orthogonal set")?;
     Ok(select(&perturbations(original, candidates), d, params))
 }
 
@@ -127,8 +118,24 @@ pub fn orthogonal_sets(
     params: &OrthogonalSetParams,
 ) -> Result<Vec<OrthogonalSet>> {
     let b = originals.rows();
+    let n = candidates_of_a_sample(originals, candidates)?;
+    (0..b)
+        .into_par_iter()
+        .map(|i| {
+            let own = candidates.slice("candidates", i * n, (i + 1) * n)?;
+            orthogonal_set(originals.row(i), own, params)
+        })
+        .collect()
+}
+
+/// How many of `candidates` each of `originals` has.
+pub(super) fn candidates_of_a_sample(
+    originals: Matrix<'_>,
+    candidates: Matrix<'_>,
+) -> Result<usize> {
+    let b = originals.rows();
     if b == 0 {
-        return Ok(Vec::new());
+        return Ok(0);
     }
     if !candidates.rows().is_multiple_of(b) {
         return Err(MetricError::shape(
@@ -137,14 +144,26 @@ pub fn orthogonal_sets(
             format!("{} rows", candidates.rows()),
         ));
     }
-    let n = candidates.rows() / b;
-    (0..b)
-        .into_par_iter()
-        .map(|i| {
-            let own = candidates.slice("candidates", i * n, (i + 1) * n)?;
-            orthogonal_set(originals.row(i), own, params)
-        })
-        .collect()
+    Ok(candidates.rows() / b)
+}
+
+/// What must hold of every sample before it is selected from.
+pub(super) fn check_sample(
+    original: &[f32],
+    candidates: Matrix<'_>,
+    params: &OrthogonalSetParams,
+) -> Result<()> {
+    params.check()?;
+    let d = candidates.cols();
+    if original.len() != d {
+        return Err(MetricError::shape(
+            "original for the orthogonal set",
+            format!("{d} values, as in the candidates"),
+            format!("{} values", original.len()),
+        ));
+    }
+    candidates.check_finite("candidates for the orthogonal set")?;
+    Matrix::new("original", 1, d, original)?.check_finite("original for the orthogonal set")
 }
 
 fn perturbations(original: &[f32], candidates: Matrix<'_>) -> Vec<f64> {

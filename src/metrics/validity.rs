@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::stats::interval::{Fraction, MeanInterval, mean_interval};
 
-use super::committee::{CommitteeValidity, judge_committee};
+use super::committee::{CommitteeValidity, CountedCommittee, count_committee, judge_committee};
 use super::error::{MetricError, Result};
 use super::inception_score::log_softmax;
 use super::matrix::Matrix;
@@ -92,66 +92,134 @@ pub fn softmax(logits: &[f32]) -> Vec<f64> {
     log_softmax(logits).into_iter().map(f64::exp).collect()
 }
 
+/// What judges name, and how often that agrees.
+#[derive(Debug, Clone)]
+pub(crate) struct Counted {
+    /// The class each judge names, the classifier first.
+    pub classes: Vec<Vec<usize>>,
+    /// Of each judge: images on which it agrees with the classifier, and names the target.
+    pub agreement: Vec<[usize; 2]>,
+    /// Images whose classifier names the label, and neither.
+    pub original: usize,
+    pub neither: usize,
+    pub committee: Option<CountedCommittee>,
+}
+
+/// Labels and targets of a judgement as classes of the classifier; sizes are checked.
+pub(crate) struct Wanted {
+    pub labels: Vec<usize>,
+    pub targets: Vec<usize>,
+}
+
+impl Wanted {
+    pub(crate) fn of(judgement: &Judgement<'_>) -> Result<Self> {
+        let classifier = judgement.classifier;
+        let (n, classes) = (classifier.rows(), classifier.cols());
+        classifier.check_rows("validity", "counterfactuals", 1)?;
+        let labels = class_indices("original labels", judgement.labels, n, classes)?;
+        let targets = class_indices("target labels", judgement.targets, n, classes)?;
+        for (k, oracle) in judgement.oracles.iter().enumerate() {
+            if oracle.rows() != n {
+                return Err(MetricError::shape(
+                    format!("logits of oracle {k}"),
+                    format!("{n} rows, as the classifier has"),
+                    format!("{} rows", oracle.rows()),
+                ));
+            }
+        }
+        Ok(Self { labels, targets })
+    }
+}
+
 /// Judges a set of counterfactuals.
 pub fn validity(judgement: Judgement<'_>) -> Result<Validity> {
-    let Judgement {
-        classifier,
-        oracles,
-        ..
-    } = judgement;
-    let n = classifier.rows();
-    let classes = classifier.cols();
-    classifier.check_rows("validity", "counterfactuals", 1)?;
-    let labels = class_indices("original labels", judgement.labels, n, classes)?;
-    let targets = class_indices("target labels", judgement.targets, n, classes)?;
-    let predicted = predictions("logits of the classifier", classifier)?;
+    let wanted = Wanted::of(&judgement)?;
+    let counted = counted(&judgement, &wanted)?;
+    judged(&judgement, &wanted, counted)
+}
 
+/// Names of judges for their errors, with their logits, the classifier first.
+pub(crate) fn judges<'a>(judgement: &Judgement<'a>) -> Vec<(String, Matrix<'a>)> {
+    let classifier = ("logits of the classifier".to_owned(), judgement.classifier);
+    let oracles = judgement.oracles.iter().enumerate();
+    let oracles = oracles.map(|(k, &logits)| (format!("logits of oracle {k}"), logits));
+    std::iter::once(classifier).chain(oracles).collect()
+}
+
+fn counted(judgement: &Judgement<'_>, wanted: &Wanted) -> Result<Counted> {
+    let Wanted { labels, targets } = wanted;
+    let classes = judges(judgement)
+        .iter()
+        .map(|(what, logits)| predictions(what, *logits))
+        .collect::<Result<Vec<_>>>()?;
+    let of = |holds: &dyn Fn(usize) -> bool| (0..labels.len()).filter(|&i| holds(i)).count();
+    let predicted = &classes[0];
+    Ok(Counted {
+        agreement: classes
+            .iter()
+            .map(|c| [of(&|i| c[i] == predicted[i]), of(&|i| c[i] == targets[i])])
+            .collect(),
+        original: of(&|i| predicted[i] == labels[i]),
+        neither: of(&|i| predicted[i] != targets[i] && predicted[i] != labels[i]),
+        committee: match judgement.oracles.is_empty() {
+            true => None,
+            false => Some(count_committee(
+                judgement.oracles,
+                &classes,
+                labels,
+                targets,
+            )?),
+        },
+        classes,
+    })
+}
+
+/// Everything else, once the judges' classes are known.
+pub(crate) fn judged(
+    judgement: &Judgement<'_>,
+    wanted: &Wanted,
+    counted: Counted,
+) -> Result<Validity> {
+    let Wanted { labels, targets } = wanted;
+    let (classifier, n) = (judgement.classifier, labels.len());
     let confidence = |of: &[usize]| -> Vec<f64> {
         let row = |i: usize| log_softmax(classifier.row(i))[of[i]].exp();
         (0..n).map(row).collect()
     };
-    let (target_confidences, original_confidences) = (confidence(&targets), confidence(&labels));
+    let (target_confidences, original_confidences) = (confidence(targets), confidence(labels));
     let no_images = || MetricError::TooFew {
         metric: "validity",
         what: "counterfactuals".to_owned(),
         needed: 1,
         found: n,
     };
-
-    let oracle_reports = oracles
-        .iter()
-        .enumerate()
-        .map(|(k, &logits)| judge_oracle(k, logits, &predicted, &targets))
-        .collect::<Result<Vec<_>>>()?;
-    let scores: Vec<f64> = oracle_reports
-        .iter()
-        .map(|o| o.oracle_score.value)
+    let mut classes = counted.classes.into_iter();
+    let predicted = classes.next().ok_or_else(no_images)?;
+    let target_accuracy = Fraction::new(counted.agreement[0][1], n);
+    let oracles: Vec<OracleValidity> = classes
+        .zip(&counted.agreement[1..])
+        .map(|(predictions, [classifier, target])| OracleValidity {
+            predictions,
+            oracle_score: Fraction::new(*classifier, n),
+            oracle_target_accuracy: Fraction::new(*target, n),
+        })
         .collect();
+    let scores: Vec<f64> = oracles.iter().map(|o| o.oracle_score.value).collect();
     let sum: f64 = scores.iter().sum();
-    let committee = match oracle_reports.is_empty() {
-        true => None,
-        false => Some(judge_committee(
-            oracles,
-            &oracle_reports,
-            &predicted,
-            &labels,
-            &targets,
-        )?),
-    };
+    let committee = counted
+        .committee
+        .map(|counted| judge_committee(judgement.oracles, &oracles, targets, counted));
     let verdicts = (0..n)
         .map(|i| {
             let committee = committee.as_ref().map(|c| c.ballots[i].plurality);
             verdict(predicted[i], committee, labels[i], targets[i])
         })
         .collect();
-
     Ok(Validity {
         n,
-        target_accuracy: Fraction::of(n, |i| predicted[i] == targets[i]),
-        original_accuracy: Fraction::of(n, |i| predicted[i] == labels[i]),
-        neither: Fraction::of(n, |i| {
-            predicted[i] != targets[i] && predicted[i] != labels[i]
-        }),
+        target_accuracy,
+        original_accuracy: Fraction::new(counted.original, n),
+        neither: Fraction::new(counted.neither, n),
         target_confidence: mean_interval(&target_confidences).ok_or_else(no_images)?,
         original_confidence: mean_interval(&original_confidences).ok_or_else(no_images)?,
         target_confidences,
@@ -159,7 +227,7 @@ pub fn validity(judgement: Judgement<'_>) -> Result<Validity> {
         mean_oracle_score: (!scores.is_empty()).then(|| sum / scores.len() as f64),
         mean_oracle_score_published: (!scores.is_empty())
             .then(|| (sum + 1.0) / (scores.len() + 1) as f64),
-        oracles: oracle_reports,
+        oracles,
         committee,
         verdicts,
         predictions: predicted,
@@ -205,29 +273,6 @@ fn class_indices(what: &str, given: &[i64], n: usize, classes: usize) -> Result<
                 })
         })
         .collect()
-}
-
-fn judge_oracle(
-    k: usize,
-    logits: Matrix<'_>,
-    predicted: &[usize],
-    targets: &[usize],
-) -> Result<OracleValidity> {
-    let what = format!("logits of oracle {k}");
-    let n = predicted.len();
-    if logits.rows() != n {
-        return Err(MetricError::shape(
-            what,
-            format!("{n} rows, as the classifier has"),
-            format!("{} rows", logits.rows()),
-        ));
-    }
-    let votes = predictions(&what, logits)?;
-    Ok(OracleValidity {
-        oracle_score: Fraction::of(n, |i| votes[i] == predicted[i]),
-        oracle_target_accuracy: Fraction::of(n, |i| votes[i] == targets[i]),
-        predictions: votes,
-    })
 }
 
 #[cfg(test)]

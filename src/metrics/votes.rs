@@ -54,12 +54,18 @@ pub fn count_votes(predictions: &[Vec<usize>], classes: usize) -> Result<Vec<Bal
     Ok((0..n).map(|i| ballot(predictions, i, classes)).collect())
 }
 
-fn ballot(predictions: &[Vec<usize>], image: usize, classes: usize) -> Ballot {
-    let oracles = predictions.len();
+/// Votes of each class for one image.
+pub(crate) fn counts(predictions: &[Vec<usize>], image: usize, classes: usize) -> Vec<usize> {
     let mut counts = vec![0; classes];
     for votes in predictions {
         counts[votes[image]] += 1;
     }
+    counts
+}
+
+fn ballot(predictions: &[Vec<usize>], image: usize, classes: usize) -> Ballot {
+    let oracles = predictions.len();
+    let counts = counts(predictions, image, classes);
     let most = counts.iter().copied().max().unwrap_or(0);
     let plurality = counts.iter().position(|&c| c == most).unwrap_or(0);
     Ballot {

@@ -40,6 +40,7 @@ pub use resnet::ResNet;
 pub use squeezenet::SqueezeNet;
 pub use swin::Swin;
 pub use unet::{Unet, UnetConfig};
+pub(crate) use unet_blocks::sinusoidal;
 pub use unet_encoder::{UnetEncoder, UnetEncoderConfig};
 pub use vgg::Vgg16;
 

@@ -4,12 +4,15 @@
 //! tensors; levels by where the size changes, be it in a residual block, by a convolution or without any weight;
 //! scale-and-shift norms by the width of the time embedding; classes by `label_emb`.
 
+use std::fmt::Arguments;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::NetError;
 use super::layers::Scope;
 use super::unet_blocks::{EPSILON, GROUPS, Heads, Layer, Loader, Resample, TimeEmbedding, grouped};
-use crate::tensor::{Activation, Backend, Conv, Norm, Part, StateDict};
+use crate::tensor::{Activation, Backend, Conv, Norm, Part, Piece, StateDict, TensorError};
 
 /// Settings that cannot be read off the weights; defaults are those of the published 256×256 models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,12 +47,18 @@ type Block<B> = Vec<Layer<B>>;
 /// The denoising UNet.
 pub struct Unet<B: Backend> {
     time: TimeEmbedding<B>,
-    inputs: Vec<Block<B>>,
-    middle: Block<B>,
-    outputs: Vec<Block<B>>,
+    inputs: Vec<Arc<Block<B>>>,
+    middle: Arc<Block<B>>,
+    outputs: Vec<Arc<Block<B>>>,
+    last: Arc<Last<B>>,
+    checkpointing: bool,
+}
+
+/// What makes the prediction of the last activations.
+struct Last<B: Backend> {
     norm: Norm,
     groups: usize,
-    last: B::Conv,
+    conv: B::Conv,
 }
 
 /// Where the size changes.
@@ -123,7 +132,8 @@ impl<B: Backend> Unet<B> {
         let (at_inputs, at_outputs) = (scope.at("input_blocks"), scope.at("output_blocks"));
         let levels = Levels::read(&at_inputs, &at_outputs);
         let stem = Conv::square(channels, width, 3).padding(1);
-        let mut inputs = vec![vec![Layer::Conv(at_inputs.at("0.0").conv(backend, stem)?)]];
+        let stem = Layer::Conv(at_inputs.at("0.0").conv(backend, stem)?);
+        let mut inputs = vec![Arc::new(vec![stem])];
         let mut widths = vec![width];
         let mut c = width;
         for index in 1.. {
@@ -149,7 +159,7 @@ impl<B: Backend> Unet<B> {
             } else {
                 break;
             };
-            inputs.push(block);
+            inputs.push(Arc::new(block));
             widths.push(c);
         }
         let (middle, mut c) = down.middle(&scope.at("middle_block"))?;
@@ -176,21 +186,31 @@ impl<B: Backend> Unet<B> {
             } else if levels.changes(index + 1) && index + 1 < inputs.len() {
                 block.push(Layer::Resample(Resample::Double));
             }
-            outputs.push(block);
+            outputs.push(Arc::new(block));
         }
         let out = scope.at("out");
         let predicted = out.array("2.weight")?.shape[0];
         Ok(Self {
             time: TimeEmbedding::new(backend, dict)?,
             inputs,
-            middle,
+            middle: Arc::new(middle),
             outputs,
-            norm: out.at(0).norm(c, EPSILON)?,
-            groups: grouped(config.num_groups, c)?,
-            last: out
-                .at(2)
-                .conv(backend, Conv::square(c, predicted, 3).padding(1))?,
+            last: Arc::new(Last {
+                norm: out.at(0).norm(c, EPSILON)?,
+                groups: grouped(config.num_groups, c)?,
+                conv: out
+                    .at(2)
+                    .conv(backend, Conv::square(c, predicted, 3).padding(1))?,
+            }),
+            checkpointing: false,
         })
+    }
+
+    /// With checkpointing the way back needs little memory, and the time of another forward pass: only what goes into
+    /// each block is kept, and the block is run again. Gradients stay the same to the bit.
+    pub fn with_checkpointing(mut self, checkpointing: bool) -> Self {
+        self.checkpointing = checkpointing;
+        self
     }
 
     /// Runs noisy images at the given diffusion steps (of the full schedule), one per image, with one class each if
@@ -202,6 +222,30 @@ impl<B: Backend> Unet<B> {
         timesteps: &[f32],
         labels: Option<&[usize]>,
     ) -> Result<B::Tensor, NetError> {
+        self.run(b, x, timesteps, labels, &mut |_, _| {})
+    }
+
+    /// The same, for a network without classes; `watch` sees what each block gives, by its name in the public code, and
+    /// `time_embed.silu`.
+    pub fn watched(
+        &self,
+        b: &B,
+        x: &B::Tensor,
+        timesteps: &[f32],
+        mut watch: impl FnMut(&str, &B::Tensor),
+    ) -> Result<B::Tensor, NetError> {
+        let mut seen = |name: Arguments<'_>, x: &B::Tensor| watch(&name.to_string(), x);
+        self.run(b, x, timesteps, None, &mut seen)
+    }
+
+    fn run(
+        &self,
+        b: &B,
+        x: &B::Tensor,
+        timesteps: &[f32],
+        labels: Option<&[usize]>,
+        watch: &mut dyn FnMut(Arguments<'_>, &B::Tensor),
+    ) -> Result<B::Tensor, NetError> {
         let n = b.shape(x).n;
         if timesteps.len() != n {
             return Err(NetError::Config(format!(
@@ -210,32 +254,53 @@ impl<B: Backend> Unet<B> {
             )));
         }
         let time = self.time.run(b, timesteps, labels)?;
+        watch(format_args!("time_embed.silu"), &time);
+        let run = |inputs: &[B::Tensor], block: &Arc<Block<B>>| {
+            b.piece(inputs, self.checkpointing, piece(block.clone(), &time))
+        };
         let mut h = x.clone();
         let mut skips = Vec::with_capacity(self.inputs.len());
-        for block in &self.inputs {
-            h = run(b, block, h, &time)?;
+        for (i, block) in self.inputs.iter().enumerate() {
+            h = run(&[h], block)?;
+            watch(format_args!("input_blocks.{i}"), &h);
             skips.push(h.clone());
         }
-        h = run(b, &self.middle, h, &time)?;
-        for block in &self.outputs {
-            if let Some(skip) = skips.pop() {
-                h = b.concat(&[Part::Tensor(&h), Part::Tensor(&skip)])?;
-            }
-            h = run(b, block, h, &time)?;
+        h = run(&[h], &self.middle)?;
+        watch(format_args!("middle_block"), &h);
+        for (i, block) in self.outputs.iter().enumerate() {
+            h = match skips.pop() {
+                Some(skip) => run(&[h, skip], block)?,
+                None => run(&[h], block)?,
+            };
+            watch(format_args!("output_blocks.{i}"), &h);
         }
-        let h = b.group_norm(&h, self.groups, &self.norm, None, Activation::Silu)?;
-        Ok(b.conv(&h, &self.last, None)?)
+        let last = self.last.clone();
+        let last: Piece<B> = Arc::new(move |b: &B, inputs: &[B::Tensor]| {
+            let h = &inputs[0];
+            let h = b.group_norm(h, last.groups, &last.norm, None, Activation::Silu)?;
+            b.conv(&h, &last.conv, None)
+        });
+        Ok(b.piece(&[h], self.checkpointing, last)?)
     }
 }
 
-fn run<B: Backend>(
-    b: &B,
-    block: &[Layer<B>],
-    mut h: B::Tensor,
-    time: &B::Tensor,
-) -> Result<B::Tensor, NetError> {
-    for layer in block {
-        h = layer.run(b, &h, time)?;
-    }
-    Ok(h)
+/// A block: joins what goes into it, and runs its layers.
+fn piece<B: Backend>(block: Arc<Block<B>>, time: &B::Tensor) -> Piece<B> {
+    let time = time.clone();
+    Arc::new(move |b: &B, inputs: &[B::Tensor]| {
+        let mut h = match inputs {
+            [one] => one.clone(),
+            many => {
+                let parts: Vec<Part<'_, B>> = many.iter().map(Part::Tensor).collect();
+                b.concat(&parts)?
+            }
+        };
+        for layer in block.iter() {
+            h = layer.run(b, &h, &time).map_err(|error| match error {
+                NetError::Tensor(error) => error,
+                other => TensorError::Device(other.to_string()),
+            })?;
+        }
+        Ok(h)
+    })
 }

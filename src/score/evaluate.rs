@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use super::journal::{Journal, JournalError, Opinion, PairRecord, Record, stamp};
 use super::judges::{Judge, JudgeError, Views, by_size};
+use super::retry::Shortage;
 use super::settings::{Family, FidFeatures, Protocol, Settings};
 use super::taps::TapCache;
 use super::work::Work;
 use crate::images::{Image, ImageError};
 use crate::metrics::inception_features::InceptionFeatures;
 use crate::metrics::lpips::Lpips;
-use crate::metrics::{Matrix, MetricError, lp, published, validity};
+use crate::metrics::{Matrix, MetricBackend, MetricError, lp, published, validity};
 use crate::nets::NetError;
-use crate::tensor::{Array, Backend};
+use crate::tensor::{Array, Backend, TensorError};
 
 /// Why a batch cannot be computed.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,21 @@ pub enum EvaluateError {
     Image(#[from] ImageError),
     #[error("{0}")]
     Label(String),
+}
+
+impl Shortage for EvaluateError {
+    fn is_shortage(&self) -> bool {
+        let net = match self {
+            EvaluateError::Net(net) => net,
+            EvaluateError::Judge { source, .. } => match &**source {
+                JudgeError::Net(net) => net,
+                _ => return false,
+            },
+            EvaluateError::Metric(error) => return error.is_shortage(),
+            _ => return false,
+        };
+        matches!(net, NetError::Tensor(TensorError::OutOfMemory { .. }))
+    }
 }
 
 /// The networks of a run on their device.
@@ -73,9 +89,31 @@ pub struct Evaluator<'a, B: Backend> {
     pub skipped: HashSet<usize>,
 }
 
-impl<B: Backend + 'static> Evaluator<'_, B> {
-    /// Records of a batch; rows go to the journal, the records are returned for appending.
+impl<B: MetricBackend + 'static> Evaluator<'_, B> {
+    /// Records of a batch; rows go to the journal, the records are returned for appending. After an error nothing is
+    /// there of it.
     pub fn batch(
+        &mut self,
+        batch: &[Decoded],
+        journal: &mut Journal,
+    ) -> Result<Vec<Record>, EvaluateError> {
+        let before = journal.mark();
+        let originals = batch.iter().map(|d| self.work.pairs[d.pair].original);
+        let new: Vec<usize> = originals
+            .filter(|original| !self.original_class.contains_key(original))
+            .collect();
+        let found = self.whole_batch(batch, journal);
+        if found.is_err() {
+            for original in new {
+                self.original_class.remove(&original);
+            }
+            journal.back_to(before)?;
+            self.backend.release();
+        }
+        found
+    }
+
+    fn whole_batch(
         &mut self,
         batch: &[Decoded],
         journal: &mut Journal,
@@ -95,6 +133,18 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
             .iter()
             .map(|judge| self.look(judge, &images, &pairs))
             .collect::<Result<Vec<_>, _>>()?;
+        let judges = self.models.classifier.iter().chain(&self.models.oracles);
+        let views: Vec<&Views> = classifier.iter().chain(&oracles).collect();
+        let named = judges
+            .zip(&views)
+            .map(|((name, _), views)| {
+                let Array { shape, data } = &views.logits;
+                Ok((name.clone(), Matrix::new(name, shape[0], shape[1], data)?))
+            })
+            .collect::<Result<Vec<_>, MetricError>>()?;
+        let mut classes = self.backend.classes(&named)?.into_iter();
+        let classifier_classes = classifier.as_ref().and_then(|_| classes.next());
+        let oracle_classes: Vec<Vec<usize>> = classes.collect();
         let distances = self.lpips(batch)?;
         let features = self.features(&images, classifier.as_ref(), journal)?;
         let logits = self.inception_logits(&images, classifier.as_ref(), journal)?;
@@ -106,8 +156,8 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                     .copied()
                     .flatten()
             });
-            let opinion = |views: &Views, (name, _): &(String, Judge<B>)| {
-                opinion(name, views.logits.row(at), planned.target, source)
+            let opinion = |views: &Views, (name, _): &(String, Judge<B>), class: usize| {
+                opinion(name, class, views.logits.row(at), planned.target, source)
             };
             let needs_difference = [Family::Lp, Family::ElasticNet]
                 .iter()
@@ -125,12 +175,14 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                 classifier: classifier
                     .as_ref()
                     .zip(self.models.classifier.as_ref())
-                    .map(|(views, judge)| opinion(views, judge))
+                    .zip(classifier_classes.as_ref())
+                    .map(|((views, judge), classes)| opinion(views, judge, classes[at]))
                     .transpose()?,
                 oracles: oracles
                     .iter()
                     .zip(&self.models.oracles)
-                    .map(|(views, judge)| opinion(views, judge))
+                    .zip(&oracle_classes)
+                    .map(|((views, judge), classes)| opinion(views, judge, classes[at]))
                     .collect::<Result<_, _>>()?,
                 mean_probability: mean_probability(&oracles, at),
                 difference,
@@ -213,7 +265,13 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
             ),
             _ => None,
         };
-        let rows = self.features(&pixels, views.as_ref(), journal)?;
+        let before = journal.mark();
+        let rows = self.features(&pixels, views.as_ref(), journal);
+        if rows.is_err() {
+            journal.back_to(before)?;
+            self.backend.release();
+        }
+        let rows = rows?;
         Ok(images
             .iter()
             .enumerate()
@@ -327,7 +385,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                 .backend
                 .upload_pixels(&pixels, h, w)
                 .map_err(NetError::from)?;
-            let out = self.backend.download(&run(&x)?);
+            let out = self.backend.download(&run(&x)?).map_err(NetError::from)?;
             for (at, &i) in members.iter().enumerate() {
                 rows[i] = out.row(at).to_vec();
             }
@@ -355,12 +413,11 @@ fn argmax(logits: &Array) -> Result<Vec<usize>, MetricError> {
 
 fn opinion(
     judge: &str,
+    class: usize,
     logits: &[f32],
     target: Option<usize>,
     source: Option<usize>,
 ) -> Result<Opinion, EvaluateError> {
-    let matrix = Matrix::new("logits", 1, logits.len(), logits)?;
-    let class = validity::predictions("logits", matrix)?[0];
     let probabilities = validity::softmax(logits);
     let of = |role: &str, label: Option<usize>| {
         label

@@ -171,6 +171,21 @@ impl Rows {
         self.width
     }
 
+    /// Forgets all rows from a number on.
+    fn cut(&mut self, rows: usize) -> Result<(), JournalError> {
+        if rows == self.rows {
+            return Ok(());
+        }
+        let length = (rows * self.width * 4) as u64;
+        self.file.flush().map_err(io(&self.path, "write to"))?;
+        let file = self.file.get_ref();
+        file.set_len(length).map_err(io(&self.path, "cut"))?;
+        let end = self.file.seek(SeekFrom::Start(length));
+        end.map_err(io(&self.path, "seek in"))?;
+        self.rows = rows;
+        Ok(())
+    }
+
     /// Reads the given rows.
     pub fn read(&mut self, rows: &[usize]) -> Result<Vec<f32>, JournalError> {
         self.file.flush().map_err(io(&self.path, "write to"))?;
@@ -205,6 +220,10 @@ pub struct Journal {
     pub features: Rows,
     pub logits: Rows,
 }
+
+/// A state of the row files.
+#[derive(Clone, Copy)]
+pub struct Mark([usize; 2]);
 
 /// Widths of the two row files (0 if unused).
 #[derive(Clone, Copy, Debug)]
@@ -295,6 +314,17 @@ impl Journal {
     /// Notes that every record is there and the results are written.
     pub fn finish(folder: &Path) -> std::io::Result<()> {
         File::create(folder.join("finished")).map(drop)
+    }
+
+    /// How many rows there are, to come back to.
+    pub fn mark(&self) -> Mark {
+        Mark([self.features.rows, self.logits.rows])
+    }
+
+    /// Forgets the rows that were pushed since.
+    pub fn back_to(&mut self, Mark([features, logits]): Mark) -> Result<(), JournalError> {
+        self.features.cut(features)?;
+        self.logits.cut(logits)
     }
 
     /// Appends the records of a batch; their rows are already pushed.

@@ -57,8 +57,12 @@ impl<B: Backend + 'static> Network<B> {
                 .map_err(NetError::from)?;
             let x = self.normalise(backend, &x)?;
             let prediction = self.net.predict(backend, &x)?;
-            let logits = backend.download(&prediction.logits);
-            let embedding = backend.download(&prediction.embedding);
+            let logits = backend
+                .download(&prediction.logits)
+                .map_err(NetError::from)?;
+            let embedding = backend
+                .download(&prediction.embedding)
+                .map_err(NetError::from)?;
             for (at, &i) in members.iter().enumerate() {
                 rows[i] = (logits.row(at).to_vec(), embedding.row(at).to_vec());
             }

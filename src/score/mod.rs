@@ -13,6 +13,7 @@ mod labels;
 pub mod logits;
 mod perceptual;
 pub mod realism;
+mod retry;
 mod run;
 mod scores;
 mod settings;

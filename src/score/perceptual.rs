@@ -9,9 +9,9 @@ use super::settings::{Family, Protocol};
 use super::taps::{Key, Taps};
 use super::work::Planned;
 use crate::images::{self, Image, Limits};
+use crate::metrics::MetricBackend;
 use crate::metrics::lpips::LpipsDistance;
 use crate::nets::NetError;
-use crate::tensor::Backend;
 
 #[derive(Clone, Copy)]
 enum Side {
@@ -26,7 +26,7 @@ pub(super) struct SetDistance {
     pub to_earlier: Vec<f64>,
 }
 
-impl<B: Backend + 'static> Evaluator<'_, B> {
+impl<B: MetricBackend + 'static> Evaluator<'_, B> {
     /// Distances of a batch, if LPIPS or diversity is wanted.
     pub(super) fn lpips(
         &mut self,
@@ -42,10 +42,10 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
             .map(|d| self.work.pairs[d.pair].group)
             .collect();
         let taps = self.taps_of(&images, &groups, Side::Counterfactual)?;
+        let pairs: Vec<(&Taps<B>, &Taps<B>)> = originals.iter().zip(&taps).collect();
         let mut distances = Vec::with_capacity(batch.len());
-        for (at, decoded) in batch.iter().enumerate() {
+        for (at, (decoded, distance)) in batch.iter().zip(self.distances(&pairs)?).enumerate() {
             let planned = &self.work.pairs[decoded.pair];
-            let distance = self.distance(&originals[at], &taps[at])?;
             let diverse = self.settings.selection.has(Family::Diversity);
             let to_earlier = if diverse && self.in_set(planned, decoded.pair) {
                 self.distances_to_earlier(planned.set, decoded.pair, &taps[at])?
@@ -66,16 +66,24 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         planned.set != pair || next.is_some_and(|n| n.set == planned.set)
     }
 
-    fn distance(&self, a: &Taps<B>, b: &Taps<B>) -> Result<LpipsDistance, EvaluateError> {
+    /// Distances of pairs of images, asked of the device at once.
+    fn distances(
+        &self,
+        pairs: &[(&Taps<B>, &Taps<B>)],
+    ) -> Result<Vec<LpipsDistance>, EvaluateError> {
         let lpips = self.models.lpips.as_ref().ok_or(NetError::MissingPart {
             network: "LPIPS",
             part: "backbone",
         })?;
-        let mut found = lpips.distances(self.backend, a, b)?;
-        found.pop().ok_or(EvaluateError::Net(NetError::MissingPart {
-            network: "LPIPS",
-            part: "heads",
-        }))
+        let pairs: Vec<_> = pairs.iter().map(|(a, b)| (&a[..], &b[..])).collect();
+        let found = lpips.distances_of(self.backend, &pairs)?;
+        if found.len() != pairs.len() || found.iter().any(Vec::is_empty) {
+            return Err(EvaluateError::Net(NetError::MissingPart {
+                network: "LPIPS",
+                part: "heads",
+            }));
+        }
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Distances to the earlier members of a set; features that are not kept any more are computed again.
@@ -85,7 +93,7 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         pair: usize,
         taps: &Taps<B>,
     ) -> Result<Vec<f64>, EvaluateError> {
-        let mut distances = Vec::new();
+        let mut others = Vec::new();
         for earlier in (set..pair)
             .filter(|p| !self.skipped.contains(p))
             .collect::<Vec<_>>()
@@ -105,8 +113,11 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
                     own
                 }
             };
-            distances.push(self.distance(&other, taps)?.value);
+            others.push(other);
         }
+        let pairs: Vec<(&Taps<B>, &Taps<B>)> = others.iter().map(|other| (other, taps)).collect();
+        let distances = self.distances(&pairs)?;
+        let distances = distances.iter().map(|d| d.value).collect();
         // Kept for the later members; after the last one the whole set is done with.
         let next = self.work.pairs.get(pair + 1);
         if next.is_some_and(|n| n.set == set) {
@@ -230,6 +241,8 @@ impl<B: Backend + 'static> Evaluator<'_, B> {
         let b = self.taps_of(&[&decoded.counterfactual], &group, Side::Counterfactual)?;
         let (h, w) = (decoded.original.height, decoded.original.width);
         let map = lpips.map(self.backend, &a[0], &b[0], h, w)?;
-        Ok(Some(self.backend.download(&map).data))
+        Ok(Some(
+            self.backend.download(&map).map_err(NetError::from)?.data,
+        ))
     }
 }

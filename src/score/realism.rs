@@ -12,7 +12,7 @@ use crate::metrics::fid_bootstrap::frechet_bootstrap;
 use crate::metrics::inception_score::{Order, inception_score};
 use crate::metrics::kernel_sums::PolynomialKernel;
 use crate::metrics::kid::{RandomSubsets, kid_bootstrap, kid_random};
-use crate::metrics::moments::{Moments, MomentsAccumulator};
+use crate::metrics::moments::Moments;
 use crate::metrics::prdc::{Rim, prdc};
 use crate::metrics::{Matrix, MetricBackend, MetricError};
 use crate::stats::interval::{Bootstrap, Interval, mean_interval, wilson};
@@ -118,16 +118,19 @@ fn streamed<B: MetricBackend>(
     rows: &[usize],
 ) -> Result<Result<Moments, MetricError>, JournalError> {
     let width = features.width();
-    let mut accumulator = MomentsAccumulator::new(width);
+    let mut running = match backend.moments(width) {
+        Ok(running) => running,
+        Err(e) => return Ok(Err(e)),
+    };
     for chunk in rows.chunks(CHUNK) {
         let data = features.read(chunk)?;
         let pushed = Matrix::new("features", chunk.len(), width, &data)
-            .and_then(|m| backend.push_moments(&mut accumulator, "features", m));
+            .and_then(|m| running.push("features", m));
         if let Err(e) = pushed {
             return Ok(Err(e));
         }
     }
-    Ok(Ok(accumulator.finish()))
+    Ok(running.finish())
 }
 
 fn fid_score(distance: &FrechetDistance, n: usize) -> Score {

@@ -9,10 +9,11 @@ use rayon::prelude::*;
 
 use super::evaluate::{Decoded, EvaluateError, Evaluator, Extremes};
 use super::journal::{Journal, JournalError, Record, stamp};
+use super::retry::in_parts;
 use super::settings::{Family, Protocol, Settings};
 use super::work::Work;
 use crate::images::{self, Image, ImageError, Limits};
-use crate::tensor::Backend;
+use crate::metrics::MetricBackend;
 
 /// Why a run stopped. What was computed before is in the journal.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +70,7 @@ impl Position {
 }
 
 /// Runs all that is left; `records` grows by what is found.
-pub fn run<B: Backend + 'static>(
+pub fn run<B: MetricBackend + 'static>(
     evaluator: &mut Evaluator<'_, B>,
     journal: &mut Journal,
     records: &mut Vec<Record>,
@@ -104,7 +105,7 @@ pub fn run<B: Backend + 'static>(
     )
 }
 
-fn references<B: Backend + 'static>(
+fn references<B: MetricBackend + 'static>(
     evaluator: &Evaluator<'_, B>,
     journal: &mut Journal,
     records: &mut Vec<Record>,
@@ -116,6 +117,7 @@ fn references<B: Backend + 'static>(
     }
     let limits = limits(evaluator.settings);
     let paths = &evaluator.work.references;
+    let mut most = evaluator.settings.batch.max(1);
     for start in (first..paths.len()).step_by(evaluator.settings.batch.max(1)) {
         let end = (start + evaluator.settings.batch.max(1)).min(paths.len());
         let images: Vec<(usize, Result<Image, ImageError>)> = (start..end)
@@ -135,11 +137,15 @@ fn references<B: Backend + 'static>(
                 Err(e) => return Err(RunError::Bad(e.to_string())),
             }
         }
-        new.extend(evaluator.references(&good, journal)?);
-        new.sort_by_key(|r| match r {
-            Record::Reference { reference, .. } => *reference,
-            _ => 0,
-        });
+        let found = in_parts(&good, &mut most, |part| evaluator.references(part, journal));
+        new.extend(found.results);
+        if let Some(error) = found.error {
+            let left = good[found.count].0;
+            new.retain(|r| !matches!(r, Record::Reference { reference, .. } if *reference > left));
+            journal.append(&in_order(new))?;
+            return Err(error.into());
+        }
+        let new = in_order(new);
         journal.append(&new)?;
         records.extend(new);
         progress("reference images", end, paths.len());
@@ -147,7 +153,7 @@ fn references<B: Backend + 'static>(
     Ok(())
 }
 
-fn pairs<B: Backend + 'static>(
+fn pairs<B: MetricBackend + 'static>(
     evaluator: &mut Evaluator<'_, B>,
     journal: &mut Journal,
     records: &mut Vec<Record>,
@@ -159,6 +165,7 @@ fn pairs<B: Backend + 'static>(
     let settings = evaluator.settings;
     let total = work.pairs.len();
     let batch = settings.batch.max(1);
+    let mut most = batch;
     // One batch is decoded while another is computed.
     let (send, receive) = sync_channel::<Vec<Item>>(1);
     std::thread::scope(|scope| {
@@ -198,18 +205,19 @@ fn pairs<B: Backend + 'static>(
                     Err(reason) => return Err(RunError::Bad(reason)),
                 }
             }
-            if !good.is_empty() {
-                new.extend(evaluator.batch(&good, journal)?);
+            let found = in_parts(&good, &mut most, |part| evaluator.batch(part, journal));
+            new.extend(found.results);
+            if let Some(error) = found.error {
+                // What was computed is kept; nothing that comes after the first pair that was not.
+                let left = good[found.count].pair;
+                new.retain(|r| !matches!(r, Record::Skipped { pair, .. } if *pair > left));
+                journal.append(&in_order(new))?;
+                return Err(error.into());
             }
             if let Some(take) = maps.as_mut() {
                 send_maps(evaluator, &good, take)?;
             }
-            new.sort_by_key(|r| match r {
-                Record::Pair(p) => (1, p.pair),
-                Record::Skipped { pair, .. } => (1, *pair),
-                Record::Original { original, .. } => (0, *original),
-                Record::Reference { reference, .. } => (0, *reference),
-            });
+            let new = in_order(new);
             journal.append(&new)?;
             records.extend(new);
             progress("pairs", done, total);
@@ -308,7 +316,18 @@ fn decode(
         .collect()
 }
 
-fn send_maps<B: Backend + 'static>(
+/// Records as a journal has them: what pairs refer to, then pairs by their numbers.
+fn in_order(mut records: Vec<Record>) -> Vec<Record> {
+    records.sort_by_key(|r| match r {
+        Record::Pair(p) => (1, p.pair),
+        Record::Skipped { pair, .. } => (1, *pair),
+        Record::Original { original, .. } => (0, *original),
+        Record::Reference { reference, .. } => (0, *reference),
+    });
+    records
+}
+
+fn send_maps<B: MetricBackend + 'static>(
     evaluator: &Evaluator<'_, B>,
     batch: &[Decoded],
     take: &mut Maps<'_>,

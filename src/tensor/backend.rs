@@ -1,5 +1,7 @@
 //! What a device must be able to do.
 
+use std::sync::Arc;
+
 use super::{Activation, Array, Attention, Conv, Layer, Norm, Pool, Resize, Shape, TensorError};
 
 /// One piece of a concatenation over channels. A device may compute a piece straight into its place.
@@ -9,10 +11,24 @@ pub enum Part<'a, B: Backend + ?Sized> {
     Pool(&'a B::Tensor, Pool),
 }
 
+/// Two batches of features of one size, and the weights of their channels.
+pub struct Compared<'a, B: Backend + ?Sized> {
+    pub a: &'a B::Tensor,
+    pub b: &'a B::Tensor,
+    pub head: &'a [f32],
+}
+
+/// A piece of a network: what it makes of its inputs. It owns its weights, because it may be run again on the way back.
+pub type Piece<B> = Arc<
+    dyn Fn(&B, &[<B as Backend>::Tensor]) -> Result<<B as Backend>::Tensor, TensorError>
+        + Send
+        + Sync,
+>;
+
 /// A device: all operations the networks and metrics need, in groups that can be fused.
 ///
 /// Results never depend on the batch an image is in, nor on the number of threads.
-pub trait Backend: Send + Sync {
+pub trait Backend: Send + Sync + 'static {
     /// An activation on the device. Cloning is cheap (shared storage).
     type Tensor: Clone + Send + Sync;
     /// Convolution weights prepared for the device.
@@ -25,12 +41,31 @@ pub trait Backend: Send + Sync {
         "f32"
     }
 
+    /// Waits until everything that was asked for is computed; what went wrong comes to light.
+    fn wait(&self) -> Result<(), TensorError> {
+        Ok(())
+    }
+
     /// Gives memory that is kept for further tensors back to the system, when the networks have done their work.
     fn release(&self) {}
 
     /// Whether images run faster through wide layers one by one, side by side on threads, than as a batch.
     fn one_by_one(&self) -> bool {
         false
+    }
+
+    /// Runs a piece of a network. For the way back a device with gradients keeps what is computed inside of it or, with
+    /// `checkpointing`, only its inputs, and then computes the rest again. Gradients have the same bits either way.
+    fn piece(
+        &self,
+        inputs: &[Self::Tensor],
+        _checkpointing: bool,
+        piece: Piece<Self>,
+    ) -> Result<Self::Tensor, TensorError>
+    where
+        Self: Sized,
+    {
+        piece(self, inputs)
     }
 
     // Transfer.
@@ -44,8 +79,9 @@ pub trait Backend: Send + Sync {
         height: usize,
         width: usize,
     ) -> Result<Self::Tensor, TensorError>;
-    /// Downloads as NCHW; `h = w = 1` gives `[n, c]`.
-    fn download(&self, tensor: &Self::Tensor) -> Array;
+    /// Downloads as NCHW; `h = w = 1` gives `[n, c]`. What went wrong on a device that computes behind the program's
+    /// back comes to light here.
+    fn download(&self, tensor: &Self::Tensor) -> Result<Array, TensorError>;
     fn shape(&self, tensor: &Self::Tensor) -> Shape;
     /// Image `index` of a batch.
     fn select(&self, tensor: &Self::Tensor, index: usize) -> Self::Tensor;
@@ -191,4 +227,28 @@ pub trait Backend: Send + Sync {
         b: &Self::Tensor,
         head: &[f32],
     ) -> Result<Vec<f64>, TensorError>;
+    /// The same for many comparisons, asked of the device at once.
+    fn mean_feature_distances(
+        &self,
+        compared: &[Compared<'_, Self>],
+    ) -> Result<Vec<Vec<f64>>, TensorError> {
+        let of = |c: &Compared<'_, Self>| self.mean_feature_distance(c.a, c.b, c.head);
+        compared.iter().map(of).collect()
+    }
+    /// The mean of that map for all pairs of images of a batch: 0 and 1, 0 and 2, …, 1 and 2, ….
+    fn all_pairs_feature_distance(
+        &self,
+        x: &Self::Tensor,
+        head: &[f32],
+    ) -> Result<Vec<f64>, TensorError> {
+        let n = self.shape(x).n;
+        let images: Vec<Self::Tensor> = (0..n).map(|i| self.select(x, i)).collect();
+        let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
+        for (i, a) in images.iter().enumerate() {
+            for b in &images[i + 1..] {
+                distances.extend(self.mean_feature_distance(a, b, head)?);
+            }
+        }
+        Ok(distances)
+    }
 }

@@ -2,23 +2,33 @@
 
 use std::{fmt, str::FromStr};
 
-/// A device as the user names it: `auto`, `cpu`, `wgpu[:i]`, `cuda[:i]`.
+use super::Precision;
+use super::cuda::{self, Cuda};
+use super::wgpu::{Adapter, Wgpu, adapters};
+
+/// A device as the user names it: `auto`, `cpu`, `wgpu[:N|:software]`, `cuda[:N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Device {
     #[default]
     Auto,
     Cpu,
-    Wgpu(usize),
+    Wgpu(Adapter),
     Cuda(usize),
 }
 
 /// Why a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    #[error("unknown device {0:?}; use auto, cpu, wgpu, wgpu:N, cuda or cuda:N")]
+    #[error(
+        "unknown device {0:?}; use auto, cpu, wgpu, wgpu:N, wgpu:software, cuda or cuda:N (see `foil devices`)"
+    )]
     Unknown(String),
-    #[error("device {0} is not part of this build; use --device cpu")]
-    NotBuilt(Device),
+    #[error("device {device}: {why}")]
+    Absent { device: String, why: String },
+    #[error(
+        "--precision f16 is for GPUs, and the device is the CPU ({why}), which computes and keeps everything in f32"
+    )]
+    HalfOnCpu { why: String },
 }
 
 /// One line of `foil devices`.
@@ -29,38 +39,98 @@ pub struct DeviceInfo {
     pub description: String,
 }
 
+/// A device that is ready to compute.
+pub enum Opened {
+    Cpu(super::cpu::Cpu),
+    Wgpu(Box<Wgpu>),
+    Cuda(Box<Cuda>),
+}
+
 /// All kinds of devices, with what is known of each.
 pub fn devices() -> Vec<DeviceInfo> {
-    let absent = "not part of this build";
-    vec![
-        DeviceInfo {
-            device: Device::Cpu,
-            available: true,
-            description: super::cpu::describe(),
-        },
-        DeviceInfo {
-            device: Device::Wgpu(0),
+    let mut all = vec![DeviceInfo {
+        device: Device::Cpu,
+        available: true,
+        description: super::cpu::describe(),
+    }];
+    let found = adapters();
+    all.extend(found.iter().enumerate().map(|(i, adapter)| DeviceInfo {
+        device: Device::Wgpu(Adapter::Number(i)),
+        available: true,
+        description: adapter.name.clone(),
+    }));
+    if found.is_empty() {
+        all.push(DeviceInfo {
+            device: Device::Wgpu(Adapter::Hardware),
             available: false,
-            description: absent.into(),
-        },
-        DeviceInfo {
+            description: "no Vulkan, Metal or DirectX 12 adapter".into(),
+        });
+    }
+    match cuda::found() {
+        Ok(found) => all.extend(found.iter().enumerate().map(|(i, gpu)| DeviceInfo {
+            device: Device::Cuda(i),
+            available: true,
+            description: gpu.describe(),
+        })),
+        Err(why) => all.push(DeviceInfo {
             device: Device::Cuda(0),
             available: false,
-            description: absent.into(),
-        },
-    ]
+            description: why,
+        }),
+    }
+    all
+}
+
+/// The device that `auto` means, open, and why: CUDA, then a hardware adapter of wgpu, then the CPU.
+fn automatic(precision: Precision) -> (Device, Opened, String) {
+    let mut but = String::new();
+    if let Ok([gpu, ..]) = cuda::found().as_deref() {
+        match Cuda::open(0, precision) {
+            Ok(opened) => {
+                let why = format!("an NVIDIA GPU: {}", gpu.describe());
+                return (Device::Cuda(0), Opened::Cuda(Box::new(opened)), why);
+            }
+            Err(error) => but = format!("; {error}"),
+        }
+    }
+    let found = adapters();
+    if let Some(i) = found.iter().position(|a| !a.software) {
+        match Wgpu::open(Adapter::Number(i), None, precision) {
+            Ok(opened) => {
+                let why = format!("the first GPU: {}{but}", found[i].name);
+                let device = Device::Wgpu(Adapter::Number(i));
+                return (device, Opened::Wgpu(Box::new(opened)), why);
+            }
+            Err(error) => but += &format!("; {error}"),
+        }
+    }
+    let why = match found.first() {
+        Some(software) if software.software => format!("no GPU, only {}", software.name),
+        Some(_) => "no GPU that can be used".into(),
+        None => "no GPU found".into(),
+    };
+    (Device::Cpu, Opened::Cpu(super::cpu::Cpu), why + &but)
 }
 
 impl Device {
-    /// The device to run on, and why it was chosen.
-    pub fn resolve(self) -> Result<(Device, String), DeviceError> {
-        match self {
-            Device::Auto => Ok((
-                Device::Cpu,
-                "the only device of this build is the CPU".into(),
-            )),
-            Device::Cpu => Ok((Device::Cpu, "asked for".into())),
-            other => Err(DeviceError::NotBuilt(other)),
+    /// Opens the device; says which one it is, and why.
+    pub fn open(self, precision: Precision) -> Result<(Device, Opened, String), DeviceError> {
+        let asked = |opened| (self, opened, "asked for".to_owned());
+        let opened = match self {
+            Device::Auto => automatic(precision),
+            Device::Cpu => asked(Opened::Cpu(super::cpu::Cpu)),
+            Device::Wgpu(adapter) => {
+                let gpu = Wgpu::open(adapter, None, precision)?;
+                asked(Opened::Wgpu(Box::new(gpu)))
+            }
+            Device::Cuda(number) => {
+                let gpu = Cuda::open(number, precision)?;
+                asked(Opened::Cuda(Box::new(gpu)))
+            }
+        };
+        match (precision, opened) {
+            (Precision::F16, (_, Opened::Cpu(_), why)) => Err(DeviceError::HalfOnCpu { why }),
+            (_, opened) => Ok(opened),
         }
     }
 }
@@ -69,24 +139,21 @@ impl FromStr for Device {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, DeviceError> {
-        let (kind, index) = match text.split_once(':') {
-            Some((kind, index)) => (
-                kind,
-                Some(
-                    index
-                        .parse()
-                        .map_err(|_| DeviceError::Unknown(text.into()))?,
-                ),
-            ),
+        let unknown = || DeviceError::Unknown(text.into());
+        let (kind, which) = match text.split_once(':') {
+            Some((kind, which)) => (kind, Some(which)),
             None => (text, None),
         };
-        match (kind, index) {
-            ("auto", None) => Ok(Device::Auto),
-            ("cpu", None) => Ok(Device::Cpu),
-            ("wgpu", i) => Ok(Device::Wgpu(i.unwrap_or(0))),
-            ("cuda", i) => Ok(Device::Cuda(i.unwrap_or(0))),
-            _ => Err(DeviceError::Unknown(text.into())),
-        }
+        let number = |which: &str| which.parse::<usize>().map_err(|_| unknown());
+        Ok(match (kind, which) {
+            ("auto", None) => Device::Auto,
+            ("cpu", None) => Device::Cpu,
+            ("wgpu", None) => Device::Wgpu(Adapter::Hardware),
+            ("wgpu", Some("software")) => Device::Wgpu(Adapter::Software),
+            ("wgpu", Some(which)) => Device::Wgpu(Adapter::Number(number(which)?)),
+            ("cuda", which) => Device::Cuda(which.map(number).transpose()?.unwrap_or(0)),
+            _ => return Err(unknown()),
+        })
     }
 }
 
@@ -95,7 +162,7 @@ impl fmt::Display for Device {
         match self {
             Device::Auto => write!(f, "auto"),
             Device::Cpu => write!(f, "cpu"),
-            Device::Wgpu(i) => write!(f, "wgpu:{i}"),
+            Device::Wgpu(adapter) => write!(f, "{adapter}"),
             Device::Cuda(i) => write!(f, "cuda:{i}"),
         }
     }

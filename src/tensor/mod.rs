@@ -1,8 +1,8 @@
 //! Tensors and the devices that compute on them.
 //!
 //! [`Backend`] states all that a device must do, cut by groups of operations and not by single tensor
-//! operations, so that each device can fuse as it likes. Siblings implement it: [`cpu`], and [`candle`] where
-//! gradients are needed; wgpu and CUDA take the same place. Networks (`crate::nets`) are written once against the trait.
+//! operations, so that each device can fuse as it likes. Siblings implement it: [`cpu`]; [`wgpu`] and [`cuda`], drivers below
+//! the operations of [`gpu`]; and [`candle`] where gradients are needed. Networks (`crate::nets`) are written once against the trait.
 //!
 //! On the host a tensor is an [`Array`], row-major f32, images NCHW. On a device an activation is a
 //! `Backend::Tensor` of [`Shape`] `n × h × w × c`; how it lies in memory is the device's own affair.
@@ -11,16 +11,24 @@ mod array;
 mod backend;
 pub mod candle;
 pub mod cpu;
+pub mod cuda;
 mod device;
+pub mod gpu;
 mod layer;
+pub mod plan;
+mod precision;
+mod resampling;
+mod rules;
 mod spec;
 mod state_dict;
 mod typed;
+pub mod wgpu;
 
 pub use array::Array;
-pub use backend::{Backend, Part};
-pub use device::{Device, DeviceError, DeviceInfo, devices};
+pub use backend::{Backend, Compared, Part, Piece};
+pub use device::{Device, DeviceError, DeviceInfo, Opened, devices};
 pub use layer::{BatchNorm, Layer, Then};
+pub use precision::Precision;
 pub use spec::{
     Activation, Attention, Conv, Norm, Padding, Pool, PoolKind, QkvLayout, Resize, Shape,
     TensorError,

@@ -1,7 +1,7 @@
 //! What an operation is told: shapes, geometry, activation, layout.
 
 /// What can be wrong with a tensor or with the geometry of an operation.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TensorError {
     #[error("an array of shape {shape:?} cannot hold {found} values")]
     Length { shape: Vec<usize>, found: usize },
@@ -20,6 +20,9 @@ pub enum TensorError {
         width: usize,
         kernel: [usize; 2],
     },
+    /// A device has no memory left for a buffer; a smaller batch may fit.
+    #[error("{device} has no memory for {bytes} bytes more; use a smaller --batch or --device cpu")]
+    OutOfMemory { device: String, bytes: usize },
     /// What a device's own library says.
     #[error("{0}")]
     Device(String),

@@ -38,7 +38,7 @@ impl Attack {
                 ));
             };
             let gradient = crate::tensor::candle::Tensor::new(gradient)?;
-            let gradient = Candle.download(&gradient);
+            let gradient = Candle.download(&gradient)?;
             moved
                 .data
                 .par_chunks_exact_mut(image)

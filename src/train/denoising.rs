@@ -56,7 +56,7 @@ pub fn loss(
 ) -> Result<Tensor> {
     let noisy = noised(schedule, clean, &draw.noise, &draw.indices);
     let output = predict(training, net, schedule, &noisy, draw)?;
-    let values = training.download(&output);
+    let values = training.download(&output)?;
     let (bound, slope) = variational_bound(schedule, clean, &noisy, &values, &draw.indices)?;
     let share = schedule.len() as f64 / 1000.0;
     // The device keeps channels last.
@@ -107,7 +107,7 @@ pub fn error<B: Backend>(
     draw: &Draw,
 ) -> Result<f64> {
     let noisy = noised(schedule, clean, &draw.noise, &draw.indices);
-    let output = backend.download(&predict(backend, net, schedule, &noisy, draw)?);
+    let output = backend.download(&predict(backend, net, schedule, &noisy, draw)?)?;
     let (n, len) = (draw.indices.len(), clean.len() / draw.indices.len().max(1));
     let stride = output.len() / n.max(1);
     let squares = (0..n).flat_map(|i| {

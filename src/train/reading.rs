@@ -44,7 +44,7 @@ impl<B: Backend + 'static> Reader<B> {
     /// Reads images (NCHW, −1 to 1).
     pub fn read(&self, backend: &B, images: &Array) -> Result<Vec<Reading>> {
         let outputs = self.net.predict(backend, &backend.upload(images)?)?.logits;
-        let outputs = backend.download(&outputs);
+        let outputs = backend.download(&outputs)?;
         let n = images.shape.first().copied().unwrap_or(0);
         let width = outputs.len() / n.max(1);
         let Some(fonts) = width

@@ -219,5 +219,5 @@ impl Meaning {
 
 fn outputs(net: &dyn Classifier<Cpu>, images: &Array) -> Result<Array> {
     let x = Cpu.upload(images)?;
-    Ok(Cpu.download(&net.predict(&Cpu, &x)?.logits))
+    Ok(Cpu.download(&net.predict(&Cpu, &x)?.logits)?)
 }

@@ -116,7 +116,7 @@ fn classify(card: &Card, dict: &StateDict) -> std::result::Result<Array, NetErro
     let size = card.preprocessing.input_size().unwrap_or([224, 224]);
     let network = build(card.architecture, &Cpu, dict, &card.unet)?;
     let image = Cpu.upload(&grey(size))?;
-    Ok(Cpu.download(&network.predict(&Cpu, &image)?.logits))
+    Ok(Cpu.download(&network.predict(&Cpu, &image)?.logits)?)
 }
 
 /// What a network that gives images makes of a grey one.
@@ -130,7 +130,7 @@ fn redraw(card: &Card, dict: &StateDict) -> std::result::Result<Array, NetError>
         }
         _ => Autoencoder::new(&Cpu, dict)?.reconstruct(&Cpu, &image)?,
     };
-    Ok(Cpu.download(&redrawn))
+    Ok(Cpu.download(&redrawn)?)
 }
 
 fn taps(architecture: Architecture, dict: &StateDict) -> std::result::Result<Vec<Array>, NetError> {
@@ -146,7 +146,8 @@ fn taps(architecture: Architecture, dict: &StateDict) -> std::result::Result<Vec
     };
     let image = Cpu.upload(&grey([64, 64]))?;
     let taps = network.taps(&Cpu, &image)?;
-    Ok(taps.iter().map(|tap| Cpu.download(tap)).collect())
+    let taps = taps.iter().map(|tap| Cpu.download(tap));
+    Ok(taps.collect::<std::result::Result<_, _>>()?)
 }
 
 /// The image of the latent vector 0.
@@ -158,7 +159,7 @@ fn generate(architecture: Architecture, dict: &StateDict) -> std::result::Result
     }
     let network = BexGenerator::new(&Cpu, dict)?;
     let latent = Cpu.upload(&Array::zeros([1, network.latent()]))?;
-    Ok(Cpu.download(&network.generate(&Cpu, &latent)?))
+    Ok(Cpu.download(&network.generate(&Cpu, &latent)?)?)
 }
 
 fn fid_features(dict: &StateDict) -> std::result::Result<Vec<Array>, NetError> {
@@ -172,5 +173,6 @@ fn fid_features(dict: &StateDict) -> std::result::Result<Vec<Array>, NetError> {
     let network = Inception::new(&Cpu, dict, deepest)?;
     let image = Cpu.upload(&grey([299, 299]))?;
     let features = network.features_at(&Cpu, &image, taps)?;
-    Ok(features.iter().map(|f| Cpu.download(f)).collect())
+    let features = features.iter().map(|f| Cpu.download(f));
+    Ok(features.collect::<std::result::Result<_, _>>()?)
 }

@@ -14,7 +14,7 @@ fn every_operation<B: Backend>(b: &B, images: &Array) -> Vec<(String, Vec<Vec<u3
     let x = up(b, images);
     let mut results: Vec<(String, Vec<Vec<u32>>)> = Vec::new();
     let mut keep = |name: String, tensor: &B::Tensor| {
-        let values = b.download(tensor);
+        let values = b.download(tensor).unwrap();
         let size = values.len() / n;
         let bits = values
             .data
@@ -152,7 +152,7 @@ fn convolutions<B: Backend>(b: &B, images: &Array) -> Vec<Vec<u32>> {
     ] {
         let (weight, bias) = weights(&spec, true);
         let conv = b.prepare(spec, &weight, &bias).unwrap();
-        let out = b.download(&b.conv(&x, &conv, None).unwrap());
+        let out = b.download(&b.conv(&x, &conv, None).unwrap()).unwrap();
         for (image, values) in results.iter_mut().zip(out.data.chunks(out.len() / n)) {
             image.extend(values.iter().map(|v| v.to_bits()));
         }

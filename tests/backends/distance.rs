@@ -3,7 +3,7 @@
 //! Tolerance: unit vectors differ by at most 2, so a value is at most `4 · max|head|`; f32 sums over c channels and
 //! the rounded inverse lengths cost a few 1e-7 of the terms' sum. 2e-6 of `Σ|head|·(|â| + |b̂|)²` is allowed.
 
-use foil::tensor::Backend;
+use foil::tensor::{Backend, Compared};
 
 use crate::host::{Host, assert_close, down, random, random_values, up};
 
@@ -55,6 +55,28 @@ pub fn map_and_mean<B: Backend>(b: &B) {
         let swapped = down(b, &b.feature_distance(&ty, &tx, &head).unwrap());
         assert_close("swapped", &swapped, &got, |_| 0.0);
     }
+}
+
+/// Asked one by one or together, of pairs or of all pairs of a set: the same bits.
+pub fn many_comparisons_at_once<B: Backend>(b: &B) {
+    for shape in [[1, 5, 3, 3], [2, 64, 5, 13], [7, 17, 9, 8]] {
+        let (x, y) = (up(b, &random("x", shape)), up(b, &random("y", shape)));
+        let head = random_values("head", shape[1]);
+        let one = |p: &B::Tensor, q: &B::Tensor| b.mean_feature_distance(p, q, &head).unwrap();
+        let compared = [(&x, &y), (&y, &y), (&y, &x)];
+        let together = compared.map(|(a, b)| Compared { a, b, head: &head });
+        let together = b.mean_feature_distances(&together).unwrap();
+        assert_eq!(together, compared.map(|(p, q)| one(p, q)), "{shape:?}");
+        let mut pairs = Vec::new();
+        for i in 0..shape[0] {
+            for j in i + 1..shape[0] {
+                pairs.extend(one(&b.select(&x, i), &b.select(&x, j)));
+            }
+        }
+        let all = b.all_pairs_feature_distance(&x, &head).unwrap();
+        assert_eq!(all, pairs, "all pairs of {shape:?}");
+    }
+    assert!(b.mean_feature_distances(&[]).unwrap().is_empty());
 }
 
 pub fn identical_features_are_exactly_zero_apart<B: Backend>(b: &B) {

@@ -112,7 +112,7 @@ pub fn up_tokens<B: Backend>(b: &B, array: &Array) -> B::Tensor {
 
 /// Downloads as f64 and checks the shape on the way.
 pub fn down<B: Backend>(b: &B, tensor: &B::Tensor) -> Host {
-    let host = Host::from(&b.download(tensor));
+    let host = Host::from(&b.download(tensor).unwrap());
     let shape = b.shape(tensor);
     assert_eq!(
         [host.n, host.c, host.h, host.w],

@@ -2,19 +2,26 @@
 //!
 //! Each case is a function over `&impl Backend` that compares a device with a plain, slow f64 reference (written
 //! beside the cases of its operation). `suite!` makes a `#[test]` of every case for one device; a new device adds
-//! one line. Inputs are seeded by name ([`host::random`]), tolerances are stated where they are used.
+//! one line. A device that this machine does not have skips its cases, and says so. Inputs are seeded by name
+//! ([`host::random`]), tolerances are stated where they are used.
 
 mod attention;
 mod conv;
+mod cuda;
 mod determinism;
 mod distance;
 mod elementwise;
 mod errors;
+mod fake;
+mod gpu;
+mod half;
 mod host;
 mod layout;
+mod metrics;
 mod norm;
 mod pool;
 mod resize;
+mod shim;
 mod transfer;
 
 macro_rules! suite {
@@ -87,6 +94,7 @@ macro_rules! suite {
                 }
                 distance {
                     map_and_mean,
+                    many_comparisons_at_once,
                     identical_features_are_exactly_zero_apart,
                     zero_vectors,
                 }
@@ -117,14 +125,20 @@ macro_rules! suite {
             $(#[test]
             $(#[$attribute])*
             fn $case() {
-                crate::$group::$case(&$backend);
+                match $backend {
+                    Some(device) => crate::$group::$case(device),
+                    None => println!("skipped: this machine has no such device"),
+                }
             })*
         })*
     };
 }
 
-suite!(cpu, foil::tensor::cpu::Cpu);
-suite!(candle, foil::tensor::candle::Candle);
+suite!(cpu, Some(&foil::tensor::cpu::Cpu));
+suite!(candle, Some(&foil::tensor::candle::Candle));
+suite!(wgpu, crate::gpu::any_adapter());
+suite!(cuda_on_cpu, crate::shim::device(0));
+suite!(nvidia, crate::cuda::device());
 
 /// The instruction set is chosen once per process, so each one needs a process of its own.
 #[test]
@@ -139,7 +153,20 @@ fn every_instruction_set_of_this_machine_passes_the_same_suite() {
             continue;
         }
         let output = std::process::Command::new(&exe)
-            .args(["--skip", "every_instruction_set"])
+            .args([
+                "--skip",
+                "every_instruction_set",
+                "--skip",
+                "gpu",
+                "--skip",
+                "cuda_on_cpu",
+                "--skip",
+                "shim",
+                "--skip",
+                "nvidia",
+                "--skip",
+                "cuda",
+            ])
             .env("FOIL_CPU", isa.key())
             .output()
             .expect("this test runs itself");

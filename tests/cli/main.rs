@@ -1,6 +1,10 @@
 //! The real binary, as a user calls it: one behaviour per test.
 
+mod cuda;
 mod demo;
+mod devices;
+#[path = "../backends/fake.rs"]
+mod fake;
 mod folders;
 mod generate;
 mod glyphs;
@@ -11,4 +15,5 @@ mod readme;
 mod real_weights;
 mod resume;
 mod score;
+mod tables;
 mod train;

@@ -39,7 +39,7 @@ fn prints_only_json_with_json() {
     assert_eq!(document["schema"], "foil.conformance/1");
     assert_eq!(document["passed"], true);
     let areas = document["areas"].as_array().unwrap();
-    assert_eq!(areas.len(), 4);
+    assert_eq!(areas.len(), 5);
     for area in areas {
         let case = &area["cases"][0];
         for field in ["what", "expected", "got", "error", "tolerance", "pass"] {
@@ -92,7 +92,9 @@ fn refuses_an_unknown_area_and_a_folder_without_areas() {
         .args(["conformance", "sound"])
         .assert()
         .failure()
-        .stderr(contains("use vision, weights, nets, bex, or all"));
+        .stderr(contains(
+            "use vision, weights, nets, bex, diffusion, or all",
+        ));
     foil()
         .args(["conformance", "all", "--data"])
         .arg(tempfile::tempdir().unwrap().path())

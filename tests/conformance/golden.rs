@@ -114,6 +114,20 @@ fn the_golden_cases_of_bex_pass() {
 }
 
 #[test]
+fn the_golden_cases_of_diffusion_pass() {
+    let report = passes("diffusion", Source::Folder(golden("diffusion")));
+    for group in [
+        "schedules",
+        "respacings",
+        "unet_b",
+        "full size",
+        "cone projection",
+    ] {
+        assert!(report.cases.iter().any(|c| c.group == group), "{group}");
+    }
+}
+
+#[test]
 fn the_reference_folders_pass() {
     for area in AREAS {
         let Some(folder) = reference(area) else {

@@ -46,7 +46,11 @@ pub fn array(host: &Host, shape: impl Into<Vec<usize>>) -> Array {
 /// The gradient of a variable, as NCHW f64.
 pub fn gradient_of(grads: &candle_core::backprop::GradStore, var: &Var) -> Host {
     let gradient = grads.get(var.as_tensor()).expect("a gradient");
-    Host::from(&Candle.download(&Tensor::new(gradient).expect("an activation")))
+    Host::from(
+        &Candle
+            .download(&Tensor::new(gradient).expect("an activation"))
+            .unwrap(),
+    )
 }
 
 /// `Σ v · y` for a seeded `v`, and that `v`.

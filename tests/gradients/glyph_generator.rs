@@ -359,7 +359,7 @@ fn a_gradient_flows_through_a_classifier_to_the_latent_vectors() {
         .unwrap();
     let grads = sum.backward().unwrap();
     let got = Tensor::new(grads.get(var.as_tensor()).unwrap()).unwrap();
-    let got = Candle.download(&got).data;
+    let got = Candle.download(&got).unwrap().data;
     assert!(
         got.chunks(LATENT).all(|row| row.iter().all(|g| *g != 0.0)),
         "{got:?}"
@@ -384,7 +384,7 @@ fn a_gradient_flows_through_a_classifier_to_the_latent_vectors() {
         .unwrap();
     let grads = sum.backward().unwrap();
     let by_image = Tensor::new(grads.get(images.as_tensor()).unwrap()).unwrap();
-    let by_image = Candle.download(&by_image).data;
+    let by_image = Candle.download(&by_image).unwrap().data;
     let expected = world.generator.backward(&latents, 32, &by_image).unwrap();
     let expected: Vec<f64> = expected.concat().iter().map(|&v| f64::from(v)).collect();
     let got: Vec<f64> = got.iter().map(|&v| f64::from(v)).collect();

@@ -33,6 +33,7 @@ mod pool;
 mod resize;
 
 mod bex_networks;
+mod checkpointing;
 mod convolutions;
 mod difference;
 mod elementwise_gradients;

@@ -82,7 +82,10 @@ fn images_that_enter_as_nchw_and_leave_as_nchw() {
     )
     .unwrap();
     let activation = Candle.from_nchw(x.as_tensor()).unwrap();
-    assert_eq!(Candle.download(&activation), coarse("x", [2, 3, 4, 5]));
+    assert_eq!(
+        Candle.download(&activation).unwrap(),
+        coarse("x", [2, 3, 4, 5])
+    );
     let back = Candle.to_nchw(&activation).unwrap();
     let weights = coarse("v", [2, 3, 4, 5]);
     let v = candle_core::Tensor::from_slice(&weights.data, (2, 3, 4, 5), back.device()).unwrap();

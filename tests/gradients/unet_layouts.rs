@@ -4,6 +4,8 @@ use foil::nets::{NetError, Unet, UnetConfig};
 use foil::tensor::cpu::Cpu;
 use foil::tensor::{Array, Backend, Shape, StateDict};
 
+use safetensors::tensor::{Dtype, TensorView};
+
 use crate::difference::coarse;
 use crate::guided_diffusion::{assert_close, find, unet_b, weights};
 
@@ -39,7 +41,7 @@ fn the_published_layout() {
     let x = Cpu.upload(&coarse("x", [1, 3, 64, 32])).unwrap();
     let y = unet.predict(&Cpu, &x, &[100.0], None).unwrap();
     assert_eq!(Cpu.shape(&y), Shape::new(1, 64, 32, 6));
-    assert!(Cpu.download(&y).data.iter().all(|v| v.is_finite()));
+    assert!(Cpu.download(&y).unwrap().data.iter().all(|v| v.is_finite()));
     // Six levels: the size must divide by 32 five times over.
     let x = Cpu.upload(&coarse("x", [1, 3, 48, 48])).unwrap();
     assert!(unet.predict(&Cpu, &x, &[100.0], None).is_err());
@@ -58,7 +60,7 @@ fn groups_of_the_norms() {
             ..unet_b(false)
         };
         let unet = Unet::new(&Cpu, &dict, config)?;
-        Ok(Cpu.download(&unet.predict(&Cpu, &x, &[3.0], None)?))
+        Ok(Cpu.download(&unet.predict(&Cpu, &x, &[3.0], None)?)?)
     };
     assert_eq!(
         run(32).unwrap(),
@@ -97,6 +99,62 @@ fn changes_of_size_without_weights() {
     let run = |dict: &StateDict| {
         let unet = Unet::new(&Cpu, dict, unet_b(false)).expect("a UNet");
         Cpu.download(&unet.predict(&Cpu, &x, &[3.0, 900.0], None).unwrap())
+            .unwrap()
     };
     assert_close("means and copies", &run(&without), &run(&with), 2e-5);
+}
+
+/// Checkpoints in half precision load as they are: their values, computed with in single precision.
+#[test]
+fn weights_in_half_precision() {
+    let Some(dict) = weights("diffusion", "unet_b_weights.safetensors") else {
+        return;
+    };
+    let x = Cpu.upload(&coarse("x", [1, 3, 16, 16])).unwrap();
+    let run = |dict: &StateDict| {
+        let unet = Unet::new(&Cpu, dict, unet_b(false)).expect("a UNet");
+        let y = unet.predict(&Cpu, &x, &[250.0], None).unwrap();
+        Cpu.download(&y).unwrap()
+    };
+    let single = run(&dict);
+    let f16 = |v: f32| half::f16::from_f32(v).to_le_bytes();
+    let bf16 = |v: f32| half::bf16::from_f32(v).to_le_bytes();
+    type Kind<'a> = (
+        Dtype,
+        &'a dyn Fn(f32) -> [u8; 2],
+        &'a dyn Fn(f32) -> f32,
+        f32,
+    );
+    let kinds: [Kind<'_>; 2] = [
+        (Dtype::F16, &f16, &|v| half::f16::from_f32(v).to_f32(), 0.02),
+        (
+            Dtype::BF16,
+            &bf16,
+            &|v| half::bf16::from_f32(v).to_f32(),
+            0.2,
+        ),
+    ];
+    for (dtype, bytes, rounded, near) in kinds {
+        let halved: Vec<(String, Vec<usize>, Vec<u8>)> = dict
+            .iter()
+            .map(|(name, a)| {
+                let data = a.data.iter().flat_map(|&v| bytes(v)).collect();
+                (name.to_owned(), a.shape.clone(), data)
+            })
+            .collect();
+        let views = halved.iter().map(|(name, shape, data)| {
+            (name, TensorView::new(dtype, shape.clone(), data).unwrap())
+        });
+        let file = safetensors::serialize(views, None).unwrap();
+        let loaded = foil::weights::formats::read_bytes(&file, "half.safetensors").unwrap();
+        let mut expected = StateDict::new();
+        for (name, array) in dict.iter() {
+            let data = array.data.iter().map(|&v| rounded(v)).collect();
+            expected.insert(name, Array::new(array.shape.clone(), data).unwrap());
+        }
+        let found = run(&loaded);
+        assert_eq!(found, run(&expected), "{dtype:?}");
+        assert_ne!(found, single, "{dtype:?}");
+        assert_close(&format!("{dtype:?}"), &found, &single, near);
+    }
 }

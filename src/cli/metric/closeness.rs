@@ -110,7 +110,7 @@ pub fn lpips(
         if maps.is_some() {
             let maps = lpips.maps(&Cpu, &fa, &fb, h, w)?;
             for (data, map) in map_data.iter_mut().zip(&maps) {
-                data.extend(Cpu.download(map).data);
+                data.extend(Cpu.download(map)?.data);
             }
         }
     }
@@ -155,14 +155,13 @@ pub fn diversity(arrays: &TypedArrays, setup: &Setup<'_>) -> anyhow::Result<Foun
     let taps = (0..n)
         .map(|i| features(&lpips, &images, i..i + 1))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let (mut pairs, mut values) = (Vec::new(), Vec::new());
-    for i in 0..n {
-        for j in i + 1..n {
-            let distance = lpips.distances(&Cpu, &taps[i], &taps[j])?[0].value;
-            pairs.push(json!({"a": i, "b": j, "value": distance}));
-            values.push(distance);
-        }
-    }
+    let distances = lpips.all_pairs(&Cpu, &taps)?;
+    let values: Vec<f64> = distances.iter().map(|d| d.value).collect();
+    let of_pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
+    let pairs: Vec<_> = of_pairs
+        .zip(&values)
+        .map(|((i, j), value)| json!({"a": i, "b": j, "value": value}))
+        .collect();
     let mut found = Found::default();
     found.score(
         "lpips_diversity",

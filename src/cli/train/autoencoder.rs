@@ -69,7 +69,7 @@ fn error(net: &Autoencoder<Cpu>, data: &Data, items: &[usize]) -> Result<f64> {
     let mut count = 0;
     for part in items.chunks(64) {
         let images = data.batch(part);
-        let again = Cpu.download(&net.reconstruct(&Cpu, &Cpu.upload(&images)?)?);
+        let again = Cpu.download(&net.reconstruct(&Cpu, &Cpu.upload(&images)?)?)?;
         let off = images.data.iter().zip(&again.data);
         sum += off.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
         count += images.len();

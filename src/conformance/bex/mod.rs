@@ -10,7 +10,7 @@ mod selection;
 use super::Result;
 use super::check::Check;
 use super::folder::{Folder, Layout};
-use crate::tensor::Backend;
+use crate::metrics::MetricBackend;
 
 pub const LAYOUT: Layout = Layout {
     files: &[
@@ -39,7 +39,11 @@ pub const LAYOUT: Layout = Layout {
     ],
 };
 
-pub fn run<B: Backend + 'static>(backend: &B, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run<B: MetricBackend + 'static>(
+    backend: &B,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     networks::run(backend, folder, check)?;
-    selection::run(folder, check)
+    selection::run(backend, folder, check)
 }

@@ -150,7 +150,7 @@ fn close<B: Backend>(
     got: &B::Tensor,
     tolerance: Tolerance,
 ) -> Result<()> {
-    let (expected, got) = (io.f32(name)?, b.download(got));
+    let (expected, got) = (io.f32(name)?, b.download(got).of(name)?);
     check.equal(format!("{name} shape"), &expected.shape, &got.shape);
     let [expected, got] = [&expected, &got].map(wide);
     check.close_all(name, &expected, &got, tolerance);

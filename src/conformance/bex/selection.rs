@@ -4,10 +4,10 @@ use super::super::Result;
 use super::super::check::Check;
 use super::super::error::Of;
 use super::super::folder::Folder;
-use crate::metrics::Matrix;
-use crate::metrics::orthogonal_set::{OrthogonalSetParams, orthogonal_set};
+use crate::metrics::orthogonal_set::OrthogonalSetParams;
+use crate::metrics::{Matrix, MetricBackend};
 
-pub fn run(folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run<B: MetricBackend>(b: &B, folder: &Folder, check: &mut Check) -> Result<()> {
     let Some(arrays) = folder.tensors("ortho_listing.safetensors")? else {
         return Ok(());
     };
@@ -24,13 +24,15 @@ pub fn run(folder: &Folder, check: &mut Check) -> Result<()> {
         let [rows, columns] = [candidates.shape[0], candidates.shape[1]];
         let matrix = Matrix::new(case, rows, columns, &candidates.data).of(case)?;
         let params = OrthogonalSetParams::as_printed();
-        let found = orthogonal_set(&original.data, matrix, &params).of(case)?;
+        let original = Matrix::new(case, 1, original.len(), &original.data).of(case)?;
+        let sets = b.orthogonal_sets(original, matrix, &params).of(case)?;
+        let found: Vec<usize> = sets.into_iter().flat_map(|s| s.selected).collect();
         let expected = arrays.i64(&format!("{case}.selected"))?;
         let expected: Vec<usize> = expected
             .into_iter()
             .filter_map(|i| usize::try_from(i).ok())
             .collect();
-        check.equal(case, &expected, &found.selected);
+        check.equal(case, &expected, &found);
     }
     Ok(())
 }

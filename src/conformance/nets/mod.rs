@@ -226,7 +226,7 @@ impl<B: Backend> Run<'_, B> {
         let mut compared = BTreeSet::new();
         for (part, tensor) in [("logits", &got.logits), ("embedding", &got.embedding)] {
             let name = format!("{}.{case}{part}", self.name);
-            let got = backend.download(tensor);
+            let got = backend.download(tensor).of(&what)?;
             if let Some(shape) = node.get(&format!("{part}_shape")) {
                 check.equal(format!("{what}{part} shape"), &shape.usizes()?, &got.shape);
             }

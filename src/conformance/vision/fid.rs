@@ -146,9 +146,9 @@ impl<B: Backend> Images<'_, B> {
             let found = extractor
                 .extract_at(self.backend, &x, &[tap])
                 .of("Inception features")?;
-            found
-                .iter()
-                .for_each(|f| data.extend(self.backend.download(f).data));
+            for f in &found {
+                data.extend(self.backend.download(f).of("Inception features")?.data);
+            }
         }
         Ok(Some(Array {
             shape: vec![pictures.len(), tap.size()],

@@ -145,12 +145,18 @@ pub fn run<B: Backend>(
                 .extract_at(backend, &x, &shallow)
                 .of("Inception features")?;
             for (tap, tensor) in shallow.iter().zip(&found) {
-                features[*tap as usize].extend(backend.download(tensor).data);
+                features[*tap as usize]
+                    .extend(backend.download(tensor).of("Inception features")?.data);
             }
             if with_logits {
                 let got = extractor.predict(backend, &x).of("Inception logits")?;
-                features[FidTap::F2048 as usize].extend(backend.download(&got.embedding).data);
-                all_logits.extend(backend.download(&got.logits).data);
+                features[FidTap::F2048 as usize].extend(
+                    backend
+                        .download(&got.embedding)
+                        .of("Inception features")?
+                        .data,
+                );
+                all_logits.extend(backend.download(&got.logits).of("Inception logits")?.data);
             }
         }
         for tap in taps {

@@ -203,17 +203,12 @@ fn diversity<B: Backend + 'static>(
     check: &mut Check,
 ) -> Result<()> {
     let members = case.at("members")?.strs()?;
-    let mut values = Vec::new();
-    for (i, a) in members.iter().enumerate() {
-        for b in &members[i + 1..] {
-            let Some(got) = features.distance(Range::Right, a, b)? else {
-                case.skip();
-                check.absent(format!("LPIPS {net} {}: a picture is absent", case.path()));
-                return Ok(());
-            };
-            values.push(got.value);
-        }
-    }
+    let Some(distances) = features.all_pairs(Range::Right, &members)? else {
+        case.skip();
+        check.absent(format!("LPIPS {net} {}: a picture is absent", case.path()));
+        return Ok(());
+    };
+    let values: Vec<f64> = distances.iter().map(|d| d.value).collect();
     let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
     check.close(
         format!("{net} {}", case.path()),

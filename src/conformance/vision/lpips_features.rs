@@ -120,4 +120,14 @@ impl<'a, B: Backend + 'static> Features<'a, B> {
         let distances = self.lpips.distances(self.backend, x, y);
         Ok(distances.of(format!("LPIPS of {a} and {b}"))?.pop())
     }
+
+    /// Distances of all pairs of pictures; none if one is absent.
+    pub fn all_pairs(&self, range: Range, names: &[&str]) -> Result<Option<Vec<LpipsDistance>>> {
+        let taps: Option<Vec<&[B::Tensor]>> = names.iter().map(|n| self.of(range, n)).collect();
+        let Some(taps) = taps else {
+            return Ok(None);
+        };
+        let distances = self.lpips.all_pairs(self.backend, &taps);
+        distances.of("LPIPS of a set").map(Some)
+    }
 }

@@ -31,7 +31,7 @@ pub fn taps<B: Backend + 'static>(
         let Some(tap) = taps.get(layer) else {
             continue;
         };
-        let tap = backend.download(tap);
+        let tap = backend.download(tap).of("LPIPS taps")?;
         let statistics = Statistics::of(&tap);
         for (field, expected) in case.fields()? {
             let what = format!("{net} {image} tap {layer} {field}");
@@ -156,7 +156,7 @@ pub fn spatial<B: Backend + 'static>(
                 continue;
             }
         };
-        let got = backend.download(&got);
+        let got = backend.download(&got).of(key)?;
         check.close_to_peak(key, &expected.data, &got.data, 1e-4);
     }
     Ok(())

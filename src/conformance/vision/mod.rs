@@ -23,8 +23,8 @@ use super::Result;
 use super::check::Check;
 use super::folder::{Folder, Layout};
 use super::pictures::Album;
-use crate::metrics::Matrix;
-use crate::tensor::{Array, Backend};
+use crate::metrics::{Matrix, MetricBackend};
+use crate::tensor::Array;
 
 pub const LAYOUT: Layout = Layout {
     files: &[
@@ -63,7 +63,11 @@ pub const LAYOUT: Layout = Layout {
 /// Where the pictures are.
 const IMAGES: &str = "lpips_images";
 
-pub fn run<B: Backend + 'static>(backend: &B, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run<B: MetricBackend + 'static>(
+    backend: &B,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     let mut album = Album::default();
     let alex = lpips::run(backend, folder, &mut album, check)?;
     resize::run(backend, folder, &mut album, check)?;
@@ -76,7 +80,7 @@ pub fn run<B: Backend + 'static>(backend: &B, folder: &Folder, check: &mut Check
     prdc::run(folder, check)?;
     study::run(folder, check)?;
     study_networks::run(backend, folder, alex.as_ref(), &images, check)?;
-    validity::run(folder, check)?;
+    validity::run(backend, folder, check)?;
     hvilshoj::run(folder, check)
 }
 

@@ -66,7 +66,9 @@ pub fn run<B: Backend>(
         let resized = backend
             .resize(&picture.upload(backend)?, SIDE, SIDE, mode)
             .of(format!("resize of {image}"))?;
-        let resized = backend.download(&resized);
+        let resized = backend
+            .download(&resized)
+            .of(format!("resize of {image}"))?;
         compare(&format!("{name} {image}"), &case, &resized, check)?;
         if let (Some(crops), Some(rows), Some(columns)) = (&crops, &rows, &columns)
             && crops.contains(&crop)

@@ -43,7 +43,9 @@ pub fn run<B: Backend>(backend: &B, case: &Node<'_>, check: &mut Check) -> Resul
     for channel in 0..channels {
         let mut head = vec![0.0; channels];
         head[channel] = 1.0;
-        let squared = backend.download(&backend.feature_distance(&x, &zero, &head).of(what)?);
+        let squared = backend
+            .download(&backend.feature_distance(&x, &zero, &head).of(what)?)
+            .of(what)?;
         for (pixel, &value) in squared.data.iter().enumerate() {
             let at = channel * pixels + pixel;
             got[at] = f64::from(value).sqrt() * f64::from(input[at].signum());

@@ -7,14 +7,14 @@ use super::super::error::Of;
 use super::super::folder::Folder;
 use super::super::json::Node;
 use super::matrix;
-use crate::metrics::Matrix;
 use crate::metrics::committee::CommitteeValidity;
-use crate::metrics::validity::{Judgement, Validity, validity};
+use crate::metrics::validity::{Judgement, Validity};
+use crate::metrics::{Matrix, MetricBackend};
 
 const FRACTION: Tolerance = Tolerance::relative(1e-7);
 const CONFIDENCE: Tolerance = Tolerance::relative(1e-6);
 
-pub fn run(folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run<B: MetricBackend>(backend: &B, folder: &Folder, check: &mut Check) -> Result<()> {
     let Some(json) = folder.json("dbvce_expected.json")? else {
         return Ok(());
     };
@@ -44,13 +44,13 @@ pub fn run(folder: &Folder, check: &mut Check) -> Result<()> {
         .map(|logits| Matrix::new("oracle", classifier.rows(), classifier.cols(), logits))
         .collect::<std::result::Result<_, _>>()
         .of("oracle_logits")?;
-    let got = validity(Judgement {
+    let judged = backend.committee(Judgement {
         classifier,
         oracles: &oracles,
         labels: &labels,
         targets: &targets,
-    })
-    .of(file)?;
+    });
+    let got = judged.of(file)?;
     check.group("validity");
     for (field, expected) in cases.fields()? {
         match field {

@@ -163,7 +163,7 @@ fn logits<B: Backend + 'static>(
             .affine(&x, &recipe.order, &recipe.scale, &recipe.shift)
             .of(name)?;
         let got = net.predict(backend, &x).of(name)?;
-        rows.push(backend.download(&got.logits).data);
+        rows.push(backend.download(&got.logits).of(name)?.data);
     }
     Ok(rows)
 }

@@ -124,7 +124,7 @@ impl Example {
                 let x = upload(backend, &images.iter().collect::<Vec<_>>())?;
                 let found = extractor.extract_at(backend, &x, taps).of(FULL)?;
                 for ((_, sides), found) in features.iter_mut().zip(&found) {
-                    sides[side].extend(backend.download(found).data);
+                    sides[side].extend(backend.download(found).of(FULL)?.data);
                 }
             }
         }

@@ -93,7 +93,7 @@ fn features<B: Backend>(
         let x = picture.upload(backend)?;
         let found = extractor.extract_at(backend, &x, taps).of(FULL)?;
         for (all, found) in all.iter_mut().zip(&found) {
-            all.extend(backend.download(found).data);
+            all.extend(backend.download(found).of(FULL)?.data);
         }
     }
     Ok(all)

@@ -157,7 +157,7 @@ pub fn run(
             let logits = networks
                 .classifier
                 .logits(&Candle.upload(images)?, &vec![0.0; batch.len()])?;
-            Ok(Candle.download(&logits))
+            Ok(Candle.download(&logits)?)
         });
         let (before, after) = (before?, after?);
         for (i, (task, sample, at)) in batch.iter().enumerate() {

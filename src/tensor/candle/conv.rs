@@ -76,7 +76,7 @@ impl Prepared {
                     None => y,
                     Some(r) => {
                         let expected = y.shape();
-                        crate::tensor::cpu::expect_shape("residual", expected, r.shape())?;
+                        crate::tensor::rules::equal("residual", expected, r.shape())?;
                         operation::binary(activation::Add, y.candle(), r.candle())?
                     }
                 }
@@ -96,9 +96,9 @@ struct Convolve(Arc<Constant>);
 impl Convolve {
     fn forward(&self, x: View<'_>, residual: Option<View<'_>>) -> Output {
         let packed = &self.0.forward;
-        let shape = conv::output_shape(x.shape, &packed.spec)?;
+        let shape = crate::tensor::rules::conv(x.shape, &packed.spec)?;
         if let Some(r) = residual {
-            crate::tensor::cpu::expect_shape("residual of a convolution", shape, r.shape)?;
+            crate::tensor::rules::equal("residual of a convolution", shape, r.shape)?;
         }
         let mut values = vec![0.0; shape.len()];
         let residual = residual.map(|r| r.data);

@@ -8,6 +8,7 @@
 mod activation;
 mod attention;
 mod batch_norm;
+mod checkpoint;
 mod conv;
 mod distance;
 mod input_gradient;
@@ -37,7 +38,7 @@ use candle_core::Var;
 
 use super::cpu::Cpu;
 use super::{
-    Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, PoolKind, Resize, Shape,
+    Activation, Array, Attention, Backend, Conv, Norm, Part, Piece, Pool, PoolKind, Resize, Shape,
     TensorError,
 };
 use layout::Move;
@@ -132,6 +133,15 @@ impl Backend for Candle {
         Cpu.arithmetic()
     }
 
+    fn piece(
+        &self,
+        inputs: &[Tensor],
+        checkpointing: bool,
+        piece: Piece<Self>,
+    ) -> Result<Tensor, TensorError> {
+        checkpoint::run(inputs, checkpointing, piece)
+    }
+
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
         constant(Cpu.upload(array)?)
     }
@@ -145,7 +155,7 @@ impl Backend for Candle {
         constant(Cpu.upload_pixels(images, height, width)?)
     }
 
-    fn download(&self, tensor: &Tensor) -> Array {
+    fn download(&self, tensor: &Tensor) -> Result<Array, TensorError> {
         Cpu.download(&tensor.for_engine())
     }
 
@@ -168,7 +178,7 @@ impl Backend for Candle {
         };
         for tensor in tensors {
             let n = tensor.shape().n;
-            super::cpu::expect_shape("stack", Shape { n, ..first }, tensor.shape())?;
+            super::rules::equal("stack", Shape { n, ..first }, tensor.shape())?;
         }
         let parts: Vec<_> = tensors.iter().map(Tensor::candle).collect();
         Tensor::new(&candle_core::Tensor::cat(&parts, 0).map_err(from_candle)?)

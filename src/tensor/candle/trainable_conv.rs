@@ -49,7 +49,7 @@ impl Train {
         let [kh, kw] = spec.kernel;
         let shape = [spec.outputs, spec.inputs / spec.groups, kh, kw];
         let packed = Packed::new(spec, &Array::new(shape, weight.data.to_vec())?, bias)?;
-        let shape = conv::output_shape(x.shape, &spec)?;
+        let shape = crate::tensor::rules::conv(x.shape, &spec)?;
         let mut values = vec![0.0; shape.len()];
         conv::run_slice(x.data, x.shape, &packed, None, &mut values)?;
         Ok((shape, values))

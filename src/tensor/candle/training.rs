@@ -141,7 +141,7 @@ impl Trained {
         let y = match residual {
             None => y,
             Some(r) => {
-                crate::tensor::cpu::expect_shape("residual", y.shape(), r.shape())?;
+                crate::tensor::rules::equal("residual", y.shape(), r.shape())?;
                 binary(activation::Add, y.candle(), r.candle())?
             }
         };
@@ -255,7 +255,7 @@ impl Backend for Training {
         fn describe() -> String;
         fn upload(array: &Array) -> Result<Tensor, TensorError>;
         fn upload_pixels(images: &[&[u8]], height: usize, width: usize) -> Result<Tensor, TensorError>;
-        fn download(tensor: &Tensor) -> Array;
+        fn download(tensor: &Tensor) -> Result<Array, TensorError>;
         fn shape(tensor: &Tensor) -> Shape;
         fn select(tensor: &Tensor, index: usize) -> Tensor;
         fn stack(tensors: &[Tensor]) -> Result<Tensor, TensorError>;

@@ -1,6 +1,6 @@
 //! Memory that is kept: large slabs from the system, cut into pieces that join their free neighbours again when they
-//! are given back. Slabs lie on huge pages where the system allows it: the kernels of this room touch another page
-//! with every pixel they write.
+//! are given back. Slabs that are kept lie on huge pages where the system allows it: the kernels of this room touch another
+//! page with every pixel they write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
@@ -106,11 +106,13 @@ impl Arena {
 
     /// A slab with room for `size` bytes; a smaller one where the system is short of memory.
     fn map(&mut self, size: usize) -> Option<Slab> {
-        if let Some(slab) = Slab::new(size.max(SLAB)) {
+        // What is touched once, like weights, is on small pages: systems take longer to give large ones.
+        let huge = self.keeps;
+        if let Some(slab) = Slab::new(size.max(SLAB), huge) {
             return Some(slab);
         }
         self.release_empty();
-        Slab::new(size.max(SLAB)).or_else(|| Slab::new(size))
+        Slab::new(size.max(SLAB), huge).or_else(|| Slab::new(size, huge))
     }
 
     /// Gives empty slabs back to the system, and begins anew to learn how much is in use at once.
@@ -157,7 +159,7 @@ unsafe impl Send for Slab {}
 
 #[cfg(unix)]
 impl Slab {
-    fn new(size: usize) -> Option<Self> {
+    fn new(size: usize, huge: bool) -> Option<Self> {
         let size = size.checked_next_multiple_of(HUGE_PAGE)?;
         // One page more, for the alignment; what is never touched takes no memory.
         let length = size.checked_add(HUGE_PAGE)?;
@@ -179,10 +181,12 @@ impl Slab {
             .cast::<u8>()
             .wrapping_add(address.cast::<u8>().align_offset(HUGE_PAGE));
         #[cfg(target_os = "linux")]
-        // SAFETY: advice about memory that this slab owns; it may be declined.
-        unsafe {
-            libc::madvise(start.cast(), size, libc::MADV_HUGEPAGE)
-        };
+        if huge {
+            // SAFETY: advice about memory that this slab owns; it may be declined.
+            unsafe { libc::madvise(start.cast(), size, libc::MADV_HUGEPAGE) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = huge;
         Some(Self {
             start: NonNull::new(start)?,
             size,
@@ -206,7 +210,7 @@ impl Slab {
         std::alloc::Layout::from_size_align(size, LINE).ok()
     }
 
-    fn new(size: usize) -> Option<Self> {
+    fn new(size: usize, _huge: bool) -> Option<Self> {
         let size = size.checked_next_multiple_of(HUGE_PAGE)?;
         // SAFETY: the layout is not empty.
         let start = unsafe { std::alloc::alloc_zeroed(Self::layout(size)?) };

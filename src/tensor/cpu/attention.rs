@@ -8,9 +8,9 @@ use rayon::prelude::*;
 use super::buffer::Buffer;
 use super::simd::{FlushDenormals, for_each_lanes};
 use super::softmax::softmax;
-use super::tensor::{Tensor, expect_shape};
+use super::tensor::Tensor;
 use super::tile::{self, Ahead, End, Kernels, Place, Run, Start, Tile};
-use crate::tensor::{Activation, Attention, QkvLayout, Shape, TensorError};
+use crate::tensor::{Activation, Attention, QkvLayout, TensorError, rules};
 
 /// Queries whose scores are kept at once.
 const BAND: usize = 48;
@@ -28,20 +28,8 @@ pub fn run(
     let shape = qkv.shape();
     let heads = attention.heads;
     let tokens = shape.h * shape.w;
-    if heads == 0 || !shape.c.is_multiple_of(3 * heads) {
-        return Err(TensorError::Shape {
-            operation: "attention",
-            expected: format!("3 · {heads} heads · d channels"),
-            found: format!("{}", shape.c),
-        });
-    }
-    if let Some(bias) = bias {
-        let b = bias.shape();
-        let expected = Shape::new(b.n.max(1), heads, tokens, tokens);
-        expect_shape("attention bias", expected, b)?;
-    }
-    let c = shape.c / 3;
-    let out = Shape { c, ..shape };
+    let out = rules::attention(shape, attention, bias.map(Tensor::shape))?;
+    let c = out.c;
     let mut data = Buffer::take(out.len());
     if out.is_empty() {
         return Ok(Tensor::new(out, data));

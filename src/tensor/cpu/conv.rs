@@ -13,9 +13,9 @@ use super::buffer::Buffer;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx, Avx512};
 use super::simd::{Isa, Lanes, Plain};
-use super::tensor::{Tensor, expect_shape};
+use super::tensor::Tensor;
 use super::{depthwise, direct, winograd};
-use crate::tensor::{Array, Conv, Shape, TensorError};
+use crate::tensor::{Array, Conv, Shape, TensorError, rules};
 
 /// Convolution weights packed for the CPU.
 pub struct Packed {
@@ -69,27 +69,7 @@ pub fn pixels() -> usize {
 
 impl Packed {
     pub fn new(spec: Conv, weight: &Array, bias: &[f32]) -> Result<Self, TensorError> {
-        let [kh, kw] = spec.kernel;
-        let inputs = spec.inputs / spec.groups.max(1);
-        let expected = [spec.outputs, inputs, kh, kw];
-        let trailing_ones = weight.shape.iter().skip(2).all(|&d| d == 1);
-        let fits = weight.shape == expected
-            || (kh * kw == 1 && weight.shape.get(..2) == Some(&expected[..2]) && trailing_ones);
-        let divides = spec.groups > 0
-            && spec.inputs > 0
-            && spec.outputs > 0
-            && spec.inputs.is_multiple_of(spec.groups)
-            && spec.outputs.is_multiple_of(spec.groups);
-        if !fits || !divides || !(bias.is_empty() || bias.len() == spec.outputs) {
-            return Err(TensorError::Shape {
-                operation: "convolution weights",
-                expected: format!(
-                    "{expected:?} with {} biases in {} groups",
-                    spec.outputs, spec.groups
-                ),
-                found: format!("{:?} with {} biases", weight.shape, bias.len()),
-            });
-        }
+        rules::conv_weights(&spec, weight, bias)?;
         let weights = if depthwise::applies(&spec) {
             let mut biases = Buffer::lasting(spec.outputs);
             biases[..bias.len()].copy_from_slice(bias);
@@ -193,24 +173,11 @@ fn way(spec: &Conv, out: Shape) -> Way {
     }
 }
 
-/// Shape of the output for an input of shape `x`.
-pub fn output_shape(x: Shape, spec: &Conv) -> Result<Shape, TensorError> {
-    if x.c != spec.inputs {
-        return Err(TensorError::Shape {
-            operation: "convolution",
-            expected: format!("{} input channels", spec.inputs),
-            found: format!("{}", x.c),
-        });
-    }
-    let [h, w] = spec.output(x.h, x.w)?;
-    Ok(Shape::new(x.n, h, w, spec.outputs))
-}
-
 /// `activation(conv(x) + bias + residual)` as a new tensor.
 pub fn run(x: &Tensor, conv: &Packed, residual: Option<&Tensor>) -> Result<Tensor, TensorError> {
-    let out = output_shape(x.shape(), &conv.spec)?;
+    let out = rules::conv(x.shape(), &conv.spec)?;
     if let Some(residual) = residual {
-        expect_shape("residual of a convolution", out, residual.shape())?;
+        rules::equal("residual of a convolution", out, residual.shape())?;
     }
     let mut data = Buffer::take(out.len());
     run_slice(
@@ -248,7 +215,7 @@ pub fn run_into(
     target: Target<'_>,
 ) -> Result<(), TensorError> {
     let spec = &conv.spec;
-    let out = output_shape(shape, spec)?;
+    let out = rules::conv(shape, spec)?;
     let pixels = out.n * out.h * out.w;
     let fits = x.len() == shape.len()
         && target.data.len() == pixels * target.channels

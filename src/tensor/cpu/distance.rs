@@ -4,27 +4,15 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::simd::for_each_isa;
-use super::tensor::{Tensor, expect_shape};
-use crate::tensor::{Shape, TensorError};
+use super::tensor::Tensor;
+use crate::tensor::{TensorError, rules};
 
 /// `ε` of the unit scaling `x/(‖x‖ + ε)` in the `lpips` package.
 const EPSILON: f32 = 1e-10;
 
-fn check(a: &Tensor, b: &Tensor, head: &[f32]) -> Result<Shape, TensorError> {
-    expect_shape("feature distance", a.shape(), b.shape())?;
-    if head.len() != a.shape().c {
-        return Err(TensorError::Shape {
-            operation: "feature distance",
-            expected: format!("a head of {} weights", a.shape().c),
-            found: format!("{}", head.len()),
-        });
-    }
-    Ok(Shape { c: 1, ..a.shape() })
-}
-
 /// The map of weighted squared differences, one value per pixel.
 pub fn map(a: &Tensor, b: &Tensor, head: &[f32]) -> Result<Tensor, TensorError> {
-    let out = check(a, b, head)?;
+    let out = rules::feature_distance(a.shape(), b.shape(), head)?;
     let (c, row) = (head.len(), out.w);
     let mut data = Buffer::take(out.len());
     data.par_chunks_mut(row.max(1))

@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::functions::activated;
 use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tensor::Tensor;
-use crate::tensor::{Activation, Shape, TensorError};
+use crate::tensor::{Activation, TensorError, rules};
 
 /// Values of a piece of work.
 const PIECE: usize = 1 << 13;
@@ -63,14 +63,7 @@ pub fn activate(x: &Tensor, activation: Activation) -> Tensor {
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor, TensorError> {
     let (sa, sb) = (a.shape(), b.shape());
     let same_pixels = (sa.h, sa.w) == (sb.h, sb.w);
-    let over_pixels = (sb.h, sb.w) == (1, 1);
-    if sa.c != sb.c || !(sb.n == sa.n || sb.n == 1) || !(same_pixels || over_pixels) {
-        return Err(TensorError::Shape {
-            operation: "add",
-            expected: format!("{sa:?} or one that repeats to it"),
-            found: format!("{sb:?}"),
-        });
-    }
+    rules::add(sa, sb)?;
     let mut data = Buffer::take(sa.len());
     // Whole pixels, so that a piece begins where what is added begins again.
     let piece = sa.c * (PIECE / sa.c.max(1)).max(1);
@@ -118,14 +111,7 @@ pub fn affine(
 ) -> Result<Tensor, TensorError> {
     let shape = x.shape();
     let c = order.len();
-    if scale.len() != c || shift.len() != c || order.iter().any(|&i| i >= shape.c) {
-        return Err(TensorError::Shape {
-            operation: "affine",
-            expected: format!("scale, shift and order for {} channels", shape.c),
-            found: format!("{} / {} / {:?}", scale.len(), shift.len(), order),
-        });
-    }
-    let out = Shape { c, ..shape };
+    let out = rules::affine(shape, order, scale, shift)?;
     let mut data = Buffer::take(out.len());
     let pixels = (PIECE / c.max(1)).max(1);
     data.par_chunks_mut(pixels * c.max(1))

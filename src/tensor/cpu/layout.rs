@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::tensor::{Tensor, expect_shape};
-use crate::tensor::{Shape, TensorError};
+use super::tensor::Tensor;
+use crate::tensor::{Shape, TensorError, rules};
 
 /// Cuts windows after padding to a multiple of `size` and a cyclic shift; see the trait.
 pub fn windows(x: &Tensor, size: usize, shift: [usize; 2]) -> Tensor {
@@ -103,18 +103,7 @@ pub fn merge_patches(x: &Tensor) -> Tensor {
 /// Repeats each pixel `factor` times along rows and columns.
 pub fn upsample(x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
     let shape = x.shape();
-    let sides = [shape.h, shape.w].map(|side| side.checked_mul(factor));
-    let values = factor
-        .checked_mul(factor)
-        .and_then(|f| f.checked_mul(shape.len()));
-    let (1.., [Some(h), Some(w)], Some(_)) = (factor, sides, values) else {
-        return Err(TensorError::Shape {
-            operation: "upsample",
-            expected: "a factor of at least 1 that leaves a size".into(),
-            found: format!("{factor} for {}x{}", shape.h, shape.w),
-        });
-    };
-    let out = Shape { h, w, ..shape };
+    let out = rules::upsample(shape, factor)?;
     let mut data = Buffer::take(out.len());
     let line = out.w * out.c;
     let rows = x.data().chunks_exact((shape.w * shape.c).max(1));
@@ -149,21 +138,7 @@ pub fn crop(
     width: usize,
 ) -> Result<Tensor, TensorError> {
     let shape = x.shape();
-    let inside = |start: usize, size: usize, all: usize| {
-        start.checked_add(size).is_some_and(|end| end <= all)
-    };
-    if !inside(top, height, shape.h) || !inside(left, width, shape.w) {
-        return Err(TensorError::Shape {
-            operation: "crop",
-            expected: format!("room for {height}x{width} from ({top}, {left})"),
-            found: format!("{}x{}", shape.h, shape.w),
-        });
-    }
-    let out = Shape {
-        h: height,
-        w: width,
-        ..shape
-    };
+    let out = rules::crop(shape, top, left, height, width)?;
     let mut data = Buffer::take(out.len());
     let row = width * shape.c;
     data.par_chunks_mut(row.max(1))
@@ -178,26 +153,8 @@ pub fn crop(
 
 /// Batches tensors of one image size.
 pub fn stack(tensors: &[Tensor]) -> Result<Tensor, TensorError> {
-    let Some(first) = tensors.first().map(Tensor::shape) else {
-        return Err(TensorError::Shape {
-            operation: "stack",
-            expected: "at least one tensor".into(),
-            found: "none".into(),
-        });
-    };
-    for tensor in tensors {
-        let shape = tensor.shape();
-        expect_shape(
-            "stack",
-            Shape {
-                n: shape.n,
-                ..first
-            },
-            shape,
-        )?;
-    }
-    let n = tensors.iter().map(|t| t.shape().n).sum();
-    let out = Shape { n, ..first };
+    let shapes: Vec<Shape> = tensors.iter().map(Tensor::shape).collect();
+    let out = rules::stack(&shapes)?;
     let mut data = Buffer::take(out.len());
     let mut rest = &mut data[..];
     for tensor in tensors {

@@ -16,6 +16,7 @@ pub(super) mod functions;
 mod layout;
 mod norm;
 pub(super) mod pool;
+mod probe;
 mod resize;
 pub(super) mod simd;
 mod softmax;
@@ -27,15 +28,16 @@ mod winograd;
 
 pub use buffer::memory;
 pub use conv::Packed;
+pub use probe::copy_speed;
 pub use simd::{Isa, allow_fast, forced};
 pub use tensor::Tensor;
-pub(super) use tensor::expect_shape;
 
 use buffer::Buffer;
 use conv::Target;
 
 use super::{
     Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, Resize, Shape, TensorError,
+    rules,
 };
 
 /// The CPU device. Work runs on rayon's current thread pool.
@@ -76,24 +78,11 @@ impl Backend for Cpu {
     }
 
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
-        match array.shape[..] {
-            [n, c] => Ok(Tensor::new(
-                Shape::new(n, 1, 1, c),
-                Buffer::from(&array.data[..]),
-            )),
-            [n, c, h, w] if array.data.len() == n * c * h * w => {
-                Ok(transfer::upload(&array.data, Shape::new(n, h, w, c)))
-            }
-            [_, _, _, _] => Err(TensorError::Length {
-                shape: array.shape.clone(),
-                found: array.data.len(),
-            }),
-            _ => Err(TensorError::Shape {
-                operation: "upload",
-                expected: "[n, c] or [n, c, h, w]".into(),
-                found: format!("{:?}", array.shape),
-            }),
-        }
+        let shape = rules::upload(array)?;
+        Ok(match array.shape.len() {
+            2 => Tensor::new(shape, Buffer::from(&array.data[..])),
+            _ => transfer::upload(&array.data, shape),
+        })
     }
 
     fn upload_pixels(
@@ -102,25 +91,16 @@ impl Backend for Cpu {
         height: usize,
         width: usize,
     ) -> Result<Tensor, TensorError> {
-        let shape = Shape::new(images.len(), height, width, 3);
-        if let Some(odd) = images.iter().find(|i| i.len() != shape.image()) {
-            return Err(TensorError::Length {
-                shape: vec![height, width, 3],
-                found: odd.len(),
-            });
-        }
+        let shape = rules::pixels(images, height, width)?;
         Ok(transfer::upload_pixels(images, shape))
     }
 
-    fn download(&self, tensor: &Tensor) -> Array {
+    fn download(&self, tensor: &Tensor) -> Result<Array, TensorError> {
         let s = tensor.shape();
         if s.h == 1 && s.w == 1 {
-            return Array {
-                shape: vec![s.n, s.c],
-                data: tensor.data().to_vec(),
-            };
+            return Array::new([s.n, s.c], tensor.data().to_vec());
         }
-        transfer::download(tensor)
+        Ok(transfer::download(tensor))
     }
 
     fn shape(&self, tensor: &Tensor) -> Shape {
@@ -153,28 +133,12 @@ impl Backend for Cpu {
             .iter()
             .map(|part| match part {
                 Part::Tensor(x) => Ok(x.shape()),
-                Part::Conv(x, conv) => conv::output_shape(x.shape(), &conv.spec),
-                Part::Pool(x, p) => pool::output_shape(x.shape(), *p),
+                Part::Conv(x, conv) => rules::conv(x.shape(), &conv.spec),
+                Part::Pool(x, p) => rules::pool(x.shape(), *p),
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let Some(&first) = shapes.first() else {
-            return layout::stack(&[]);
-        };
-        for &shape in &shapes {
-            tensor::expect_shape(
-                "concatenation",
-                Shape {
-                    c: shape.c,
-                    ..first
-                },
-                shape,
-            )?;
-        }
-        let channels = shapes.iter().map(|s| s.c).sum();
-        let out = Shape {
-            c: channels,
-            ..first
-        };
+        let out = rules::concat(&shapes)?;
+        let channels = out.c;
         let mut data = Buffer::take(out.len());
         let mut at = 0;
         for (part, shape) in parts.iter().zip(&shapes) {

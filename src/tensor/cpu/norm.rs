@@ -6,29 +6,12 @@ use super::buffer::Buffer;
 use super::functions::activated;
 use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tensor::Tensor;
-use crate::tensor::{Activation, Norm, Shape, TensorError};
+use crate::tensor::{Activation, Norm, TensorError, rules};
 
 /// Values of a piece of work.
 const PIECE: usize = 1 << 14;
 /// Partial sums of a pixel: two AVX-512 registers.
 const SUMS: usize = 16;
-
-fn expect_channels(
-    operation: &'static str,
-    shape: Shape,
-    norm: &Norm,
-    groups: usize,
-) -> Result<(), TensorError> {
-    let fits = norm.weight.len() == shape.c && norm.bias.len() == shape.c;
-    if fits && groups > 0 && shape.c.is_multiple_of(groups) {
-        return Ok(());
-    }
-    Err(TensorError::Shape {
-        operation,
-        expected: format!("{} channels in {groups} groups", norm.weight.len()),
-        found: format!("{} channels", shape.c),
-    })
-}
 
 /// Whole pixels of about one piece of work, in values.
 fn piece(channels: usize) -> usize {
@@ -38,7 +21,7 @@ fn piece(channels: usize) -> usize {
 /// Normalises each pixel over its channels: `(x − μ)/√(σ² + ε) · weight + bias`.
 pub fn layer(x: &Tensor, norm: &Norm) -> Result<Tensor, TensorError> {
     let shape = x.shape();
-    expect_channels("layer norm", shape, norm, 1)?;
+    rules::norm("layer norm", shape, norm, 1)?;
     let mut data = Buffer::take(shape.len());
     let piece = piece(shape.c);
     data.par_chunks_mut(piece)
@@ -92,10 +75,9 @@ pub fn group(
     activation: Activation,
 ) -> Result<Tensor, TensorError> {
     let shape = x.shape();
-    expect_channels("group norm", shape, norm, groups)?;
+    rules::norm("group norm", shape, norm, groups)?;
     if let Some(m) = modulation {
-        let expected = Shape::new(shape.n, 1, 1, 2 * shape.c);
-        super::tensor::expect_shape("modulation of a group norm", expected, m.shape())?;
+        rules::modulation("modulation of a group norm", shape, m.shape())?;
     }
     let mut data = Buffer::take(shape.len());
     if shape.is_empty() {
@@ -152,8 +134,7 @@ pub fn modulate(
     activation: Activation,
 ) -> Result<Tensor, TensorError> {
     let shape = x.shape();
-    let wanted = Shape::new(shape.n, 1, 1, 2 * shape.c);
-    super::expect_shape("modulation", wanted, modulation.shape())?;
+    rules::modulation("modulation", shape, modulation.shape())?;
     let mut data = Buffer::take(shape.len());
     if !shape.is_empty() {
         apply_maps(&mut data, x, modulation.data(), activation);

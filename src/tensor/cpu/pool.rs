@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::conv::Target;
 use super::simd::{FlushDenormals, for_each_isa};
 use super::tensor::Tensor;
-use crate::tensor::{Pool, PoolKind, Shape, TensorError};
+use crate::tensor::{Pool, PoolKind, Shape, TensorError, rules};
 
 /// Channels that stay in registers: four of AVX2, or one of them, or a single value at the end.
 const WIDE: usize = 32;
@@ -16,7 +16,7 @@ const BAND_VALUES: usize = 1 << 15;
 
 /// Pools into a new tensor.
 pub fn run(x: &Tensor, pool: Pool) -> Result<Tensor, TensorError> {
-    let out = output_shape(x.shape(), pool)?;
+    let out = rules::pool(x.shape(), pool)?;
     let mut data = Buffer::take(out.len());
     run_into(
         x,
@@ -30,16 +30,10 @@ pub fn run(x: &Tensor, pool: Pool) -> Result<Tensor, TensorError> {
     Ok(Tensor::new(out, data))
 }
 
-/// Shape of the output for an input of shape `x`.
-pub fn output_shape(x: Shape, pool: Pool) -> Result<Shape, TensorError> {
-    let [h, w] = pool.output(x.h, x.w)?;
-    Ok(Shape { h, w, ..x })
-}
-
 /// Pools into a run of channels of a larger output.
 pub fn run_into(x: &Tensor, pool: Pool, target: Target<'_>) -> Result<(), TensorError> {
     let shape = x.shape();
-    let out = output_shape(shape, pool)?;
+    let out = rules::pool(shape, pool)?;
     let Target {
         data,
         channels,
@@ -244,18 +238,7 @@ impl Window<'_> {
 /// Mean over the cells of a `rows × columns` grid, summed in f64.
 pub fn adaptive_mean(x: &Tensor, rows: usize, columns: usize) -> Result<Tensor, TensorError> {
     let shape = x.shape();
-    if shape.h == 0 || shape.w == 0 || rows == 0 || columns == 0 {
-        return Err(TensorError::Shape {
-            operation: "adaptive mean",
-            expected: "at least one pixel".into(),
-            found: format!("{shape:?} to {rows}x{columns}"),
-        });
-    }
-    let out = Shape {
-        h: rows,
-        w: columns,
-        ..shape
-    };
+    let out = rules::adaptive_mean(shape, rows, columns)?;
     let mut data = Buffer::take(out.len());
     // Blocks of channels of every cell, so that a single large cell has work for many threads.
     let c = shape.c.max(1);

@@ -6,26 +6,17 @@ use rayon::prelude::*;
 use super::buffer::Buffer;
 use super::simd::for_each_isa;
 use super::tensor::Tensor;
-use crate::tensor::{Resize, Shape, TensorError};
+use crate::tensor::resampling::{
+    Filter, Neighbours, half_pixel_neighbours, tf1_neighbours, triangle_filters,
+};
+use crate::tensor::{Resize, Shape, TensorError, rules};
 
 /// Rows of a band, which share what they read.
 const BAND: usize = 16;
 
 /// Resizes each image to `height × width`.
 pub fn run(x: &Tensor, height: usize, width: usize, mode: Resize) -> Result<Tensor, TensorError> {
-    let shape = x.shape();
-    if shape.h == 0 || shape.w == 0 || height == 0 || width == 0 {
-        return Err(TensorError::Shape {
-            operation: "resize",
-            expected: "at least one pixel".into(),
-            found: format!("{}x{} to {height}x{width}", shape.h, shape.w),
-        });
-    }
-    let out = Shape {
-        h: height,
-        w: width,
-        ..shape
-    };
+    let out = rules::resize(x.shape(), height, width)?;
     let mut data = Buffer::take(out.len());
     match mode {
         Resize::Tf1 => bilinear(x, &mut data, out, tf1_neighbours, &Tf1),
@@ -33,50 +24,6 @@ pub fn run(x: &Tensor, height: usize, width: usize, mode: Resize) -> Result<Tens
         Resize::Antialias => antialias(x, &mut data, out),
     }
     Ok(Tensor::new(out, data))
-}
-
-/// Two neighbours and their weights for one output coordinate.
-struct Neighbours {
-    low: usize,
-    high: usize,
-    low_weight: f32,
-    high_weight: f32,
-}
-
-/// Source coordinate `i · in/out` in f32.
-fn tf1_neighbours(input: usize, output: usize) -> Vec<Neighbours> {
-    let scale = input as f32 / output as f32;
-    (0..output)
-        .map(|i| {
-            let at = i as f32 * scale;
-            let low = (at.floor() as usize).min(input - 1);
-            let fraction = at - low as f32;
-            Neighbours {
-                low,
-                high: (low + 1).min(input - 1),
-                low_weight: 1.0 - fraction,
-                high_weight: fraction,
-            }
-        })
-        .collect()
-}
-
-/// Source coordinate `(i + ½) · in/out − ½`, not below zero, in f32.
-fn half_pixel_neighbours(input: usize, output: usize) -> Vec<Neighbours> {
-    let scale = input as f32 / output as f32;
-    (0..output)
-        .map(|i| {
-            let at = scale.mul_add(i as f32 + 0.5, -0.5).max(0.0);
-            let low = (at as usize).min(input - 1);
-            let fraction = (at - low as f32).clamp(0.0, 1.0);
-            Neighbours {
-                low,
-                high: (low + 1).min(input - 1),
-                low_weight: 1.0 - fraction,
-                high_weight: fraction,
-            }
-        })
-        .collect()
 }
 
 /// The arithmetic of a bilinear resize, a row at a time.
@@ -193,33 +140,6 @@ for_each_isa! {
             to[i] = bottom_high[i].mul_add(y.high_weight * x_high[i], sum);
         }
     }
-}
-
-/// First source index and normalised triangle weights of one output coordinate.
-struct Filter {
-    first: usize,
-    weights: Vec<f32>,
-}
-
-fn triangle_filters(input: usize, output: usize) -> Vec<Filter> {
-    let scale = input as f32 / output as f32;
-    let support = scale.max(1.0);
-    let inverse = if scale >= 1.0 { 1.0 / scale } else { 1.0 };
-    (0..output)
-        .map(|i| {
-            let centre = scale * (i as f32 + 0.5);
-            let first = ((centre - support + 0.5) as i64).max(0) as usize;
-            let end = ((centre + support + 0.5) as usize).min(input);
-            let mut weights: Vec<f32> = (first..end)
-                .map(|j| (1.0 - ((j as f32 - centre + 0.5) * inverse).abs()).max(0.0))
-                .collect();
-            let total: f32 = weights.iter().sum();
-            if total != 0.0 {
-                weights.iter_mut().for_each(|w| *w /= total);
-            }
-            Filter { first, weights }
-        })
-        .collect()
 }
 
 /// Separable triangle filter, columns first, with fused multiply-adds.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use crate::tensor::{Shape, TensorError};
+use crate::tensor::{Shape, TensorError, rules};
 
 /// An NHWC activation. Clones, views and single images of a batch share one buffer.
 #[derive(Clone, Debug)]
@@ -52,34 +52,10 @@ impl Tensor {
     }
 
     pub fn view(&self, shape: Shape) -> Result<Self, TensorError> {
-        let sides = [shape.n, shape.h, shape.w, shape.c];
-        let len = sides.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-        if len != Some(self.shape.len()) {
-            return Err(TensorError::Shape {
-                operation: "view",
-                expected: format!("{} values", self.shape.len()),
-                found: format!("{shape:?}"),
-            });
-        }
+        rules::view(self.shape, shape)?;
         Ok(Self {
             shape,
             ..self.clone()
         })
     }
-}
-
-/// Asserts in the form of an error that two shapes agree.
-pub fn expect_shape(
-    operation: &'static str,
-    expected: Shape,
-    found: Shape,
-) -> Result<(), TensorError> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(TensorError::Shape {
-        operation,
-        expected: format!("{expected:?}"),
-        found: format!("{found:?}"),
-    })
 }

@@ -1,0 +1,135 @@
+//! `foil devices --plan`: what a network asks of a GPU, kernel by kernel.
+
+use anyhow::Context;
+use serde_json::json;
+
+use crate::metrics::inception_features::InceptionFeatures;
+use crate::metrics::lpips::{Lpips, LpipsNet};
+use crate::nets::{self, FidTap};
+use crate::tensor::plan::{Cost, Costs, PEAKS, Plan};
+use crate::tensor::{Backend, Resize};
+use crate::weights::{Registry, ResizeTo, Role};
+
+/// Side of the images that LPIPS and FID are planned for.
+const SIDE: usize = 256;
+
+pub fn run(network: &str, batch: usize, json: bool) -> anyhow::Result<()> {
+    let (costs, side) = costs(network, batch)?;
+    let mut total = Cost::default();
+    for cost in costs.values() {
+        total.launches += cost.launches;
+        total.invocations += cost.invocations;
+        total.flops += cost.flops;
+        total.bytes += cost.bytes;
+    }
+    // A sum of roofs, kernel by kernel: they run one after another.
+    let seconds = PEAKS.map(|peak| costs.values().map(|c| peak.seconds(c)).sum::<f64>());
+    let images = batch as f64;
+    if json {
+        let kernels: Vec<_> = costs
+            .iter()
+            .map(|((file, entry), c)| {
+                json!({
+                    "kernel": format!("{file} {entry}"),
+                    "launches": c.launches,
+                    "invocations": c.invocations,
+                    "flops": c.flops,
+                    "bytes": c.bytes,
+                    "seconds_at_least": PEAKS.map(|p| json!({"device": p.name, "seconds": p.seconds(c)})),
+                })
+            })
+            .collect();
+        let devices = PEAKS.iter().zip(seconds);
+        let devices: Vec<_> = devices
+            .map(|(peak, s)| {
+                json!({"device": peak.name, "flops_per_second": peak.flops, "bytes_per_second": peak.bytes, "seconds_at_least": s})
+            })
+            .collect();
+        let found = json!({
+            "network": network,
+            "batch": batch,
+            "side": side,
+            "kernels": kernels,
+            "flops": total.flops,
+            "bytes": total.bytes,
+            "devices": devices,
+        });
+        return crate::cli::print(&format!("{}\n", serde_json::to_string_pretty(&found)?));
+    }
+    let mut text = format!(
+        "{network}, {batch} of {side}x{side} at once; per image:\n{:<22} {:>8} {:>10} {:>10} {:>14}\n",
+        "kernel", "launches", "MFLOP", "MB", "A100 at least"
+    );
+    let line = |name: &str, cost: &Cost, seconds: f64| {
+        format!(
+            "{name:<22} {:>8} {:>10.2} {:>10.3} {:>11.2} µs\n",
+            cost.launches,
+            cost.flops / images / 1e6,
+            cost.bytes / images / 1e6,
+            seconds / images * 1e6,
+        )
+    };
+    for ((file, entry), cost) in &costs {
+        text += &line(&format!("{file} {entry}"), cost, PEAKS[0].seconds(cost));
+    }
+    text += &line("all", &total, seconds[0]);
+    for (peak, s) in PEAKS.iter().zip(seconds) {
+        text += &format!(
+            "{}: {:.0} images/s at most ({:.1} TFLOP/s, {:.0} GB/s)\n",
+            peak.name,
+            images / s,
+            peak.flops / 1e12,
+            peak.bytes / 1e9
+        );
+    }
+    crate::cli::print(&text)
+}
+
+/// Costs of a batch, and the side of its images.
+fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
+    let plan = Plan::default();
+    let registry = Registry::open()?;
+    let pixels = |side: usize| {
+        let image = vec![0u8; side * side * 3];
+        plan.upload_pixels(&vec![&image[..]; batch], side, side)
+    };
+    let net = network.strip_prefix("lpips_");
+    if let Some(net) = net.and_then(|n| n.parse::<LpipsNet>().ok()) {
+        let weights = registry.lpips(net.name())?;
+        let lpips = Lpips::new(&plan, net, &weights.backbone, weights.heads)?;
+        let sides = [(), ()].map(|()| {
+            let x = pixels(SIDE)?;
+            lpips.features(&plan, &x, 1.0 / 127.5, -1.0)
+        });
+        let [a, b] = sides;
+        lpips.distances(&plan, &a?, &b?)?;
+        return Ok((plan.costs(), SIDE));
+    }
+    let card = registry.card(network)?;
+    let loaded = registry.load(&card)?;
+    if card.role == Role::FidFeatures {
+        let tap = match FidTap::ALL
+            .into_iter()
+            .rev()
+            .find(|tap| InceptionFeatures::new(&plan, &loaded.dict, *tap, Resize::Tf1).is_ok())
+        {
+            Some(tap) => tap,
+            None => anyhow::bail!("{network} holds no layers of the FID Inception"),
+        };
+        let net = InceptionFeatures::new(&plan, &loaded.dict, tap, Resize::Tf1)?;
+        net.extract(&plan, &pixels(SIDE)?)?;
+        return Ok((plan.costs(), SIDE));
+    }
+    let side = match (&card.preprocessing.crop, &card.preprocessing.resize) {
+        (Some([side, _]), _) => *side,
+        (None, Some(resize)) => match resize.size {
+            ResizeTo::ShorterSide(side) | ResizeTo::Exact([side, _]) => side,
+        },
+        (None, None) => 224,
+    };
+    let net = nets::build(card.architecture, &plan, &loaded.dict, &card.unet)
+        .with_context(|| network.to_owned())?;
+    let x = plan.affine(&pixels(side)?, &[0, 1, 2], &[1.0; 3], &[0.0; 3])?;
+    net.predict(&plan, &x)?;
+    Ok((plan.costs(), side))
+}

@@ -1,0 +1,135 @@
+//! The three bilinear resizes, with the neighbours and weights of the CPU engine.
+
+use std::ops::Range;
+
+use super::Gpu;
+use super::constants::Constant;
+use super::driver::Driver;
+use super::kernels::{Kernel, RESIZE_COLUMNS, RESIZE_HALF_PIXEL, RESIZE_ROWS, RESIZE_TF1};
+use super::pieces::{Piece, pieces};
+use super::tensor::Tensor;
+use crate::tensor::resampling::{
+    Filter, Neighbours, half_pixel_neighbours, tf1_neighbours, triangle_filters,
+};
+use crate::tensor::{Resize, Shape, TensorError, rules};
+
+fn neighbour_table(neighbours: &[Neighbours]) -> Vec<u32> {
+    let words = |n: &Neighbours| {
+        let weights = [n.low_weight.to_bits(), n.high_weight.to_bits()];
+        [n.low as u32, n.high as u32, weights[0], weights[1]]
+    };
+    neighbours.iter().flat_map(words).collect()
+}
+
+/// First tap, number of taps and place of the weights for each coordinate, then all weights.
+fn filter_table(filters: &[Filter]) -> Vec<u32> {
+    let mut at = 3 * filters.len();
+    let mut table = Vec::new();
+    for filter in filters {
+        table.extend([filter.first as u32, filter.weights.len() as u32, at as u32]);
+        at += filter.weights.len();
+    }
+    let weights = filters.iter().flat_map(|f| &f.weights);
+    table.extend(weights.map(|w| w.to_bits()));
+    table
+}
+
+impl<D: Driver> Gpu<D> {
+    pub(super) fn resized(
+        &self,
+        x: &Tensor<D>,
+        height: usize,
+        width: usize,
+        mode: Resize,
+    ) -> Result<Tensor<D>, TensorError> {
+        let from = x.shape();
+        let out = rules::resize(from, height, width)?;
+        if out.is_empty() {
+            return self.tensor(out);
+        }
+        let (kernel, neighbours): (_, fn(usize, usize) -> Vec<Neighbours>) = match mode {
+            Resize::Tf1 => (&RESIZE_TF1, tf1_neighbours),
+            Resize::HalfPixel => (&RESIZE_HALF_PIXEL, half_pixel_neighbours),
+            Resize::Antialias => return self.filtered(x, out),
+        };
+        let (ys, xs) = (neighbours(from.h, height), neighbours(from.w, width));
+        let tables = [
+            self.constant(&neighbour_table(&ys))?,
+            self.constant(&neighbour_table(&xs))?,
+        ];
+        self.resampled(kernel, x, out, &tables, |rows| {
+            ys[rows.start].low..ys[rows.end - 1].high + 1
+        })
+    }
+
+    /// Columns first, then rows.
+    fn filtered(&self, x: &Tensor<D>, out: Shape) -> Result<Tensor<D>, TensorError> {
+        let from = x.shape();
+        let (ys, xs) = (
+            triangle_filters(from.h, out.h),
+            triangle_filters(from.w, out.w),
+        );
+        let [ys_table, xs_table] = [&ys, &xs].map(|f| self.constant(&filter_table(f)));
+        let tables = [ys_table?, xs_table?];
+        let wide = Shape { h: from.h, ..out };
+        let wide = self.resampled(&RESIZE_COLUMNS, x, wide, &tables, Range::clone)?;
+        self.resampled(&RESIZE_ROWS, &wide, out, &tables, |rows| {
+            let last = &ys[rows.end - 1];
+            ys[rows.start].first..last.first + last.weights.len()
+        })
+    }
+
+    /// `read` says which rows of the input some rows of the output need.
+    fn resampled(
+        &self,
+        kernel: &'static Kernel,
+        x: &Tensor<D>,
+        out: Shape,
+        tables: &[Constant<D>; 2],
+        read: impl Fn(&Range<usize>) -> Range<usize>,
+    ) -> Result<Tensor<D>, TensorError> {
+        let from = x.shape();
+        let y = self.tensor(out)?;
+        let rows = |piece: &Piece| match piece.images() {
+            1 => read(&piece.rows),
+            _ => 0..from.h,
+        };
+        let (line, out_line) = (from.w * from.c, out.w * out.c);
+        let all = pieces("resize", out.n, out.h, |piece| {
+            self.fits(piece.images() * rows(piece).len() * line)
+                && self.fits(piece.images() * piece.rows() * out_line)
+        })?;
+        for piece in &all {
+            let rows = rows(piece);
+            let first = piece.images.start * from.image() + rows.start * line;
+            let source = self.reads(x, first..first + piece.images() * rows.len() * line)?;
+            let count = piece.images() * piece.rows() * out_line;
+            let first = piece.images.start * out.image() + piece.rows.start * out_line;
+            let to = self.writes(&y, first..first + count)?;
+            let mut params = vec![
+                source.at(rows.start * line),
+                to.at(piece.rows.start * out_line),
+            ];
+            let sizes = [
+                count,
+                from.h,
+                from.w,
+                from.c,
+                out.h,
+                out.w,
+                piece.rows.start,
+                piece.rows(),
+                0,
+            ];
+            params.extend(sizes.map(|v| v as u32));
+            let bindings = [
+                source.binding,
+                tables[0].binding(),
+                tables[1].binding(),
+                to.binding,
+            ];
+            self.launch_values(kernel, count, &params, &bindings)?;
+        }
+        Ok(y)
+    }
+}

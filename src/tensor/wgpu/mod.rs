@@ -1,0 +1,32 @@
+//! GPUs over wgpu: Vulkan, Metal or DirectX 12, and Vulkan drivers that compute in software.
+//!
+//! A software adapter is never taken unless it is asked for (`wgpu:software`, or its number in `foil devices`): the CPU
+//! engine is many times faster. It is there to prove the kernels on machines without a GPU.
+
+mod adapters;
+mod driver;
+mod errors;
+mod memory;
+mod pipelines;
+mod recorder;
+
+pub use adapters::{Adapter, Found, adapters};
+pub use driver::WgpuDriver;
+
+use super::Precision;
+use super::gpu::Gpu;
+
+/// A GPU over wgpu.
+pub type Wgpu = Gpu<WgpuDriver>;
+
+impl Wgpu {
+    /// Opens an adapter. `binding` lowers the number of bytes that a kernel may see at once, to try out how a device
+    /// with smaller limits computes.
+    pub fn open(
+        which: Adapter,
+        binding: Option<usize>,
+        precision: Precision,
+    ) -> Result<Self, super::DeviceError> {
+        Ok(Gpu::new(WgpuDriver::open(which, binding, precision)?))
+    }
+}

@@ -1,0 +1,314 @@
+//! What devices do for metrics: moments of features, committees, orthogonal sets.
+
+use foil::metrics::fid::frechet_from_moments;
+use foil::metrics::moments::Moments;
+use foil::metrics::orthogonal_set::{
+    Complement, OrthogonalSetParams, ZeroPerturbations, orthogonal_sets,
+};
+use foil::metrics::validity::{Judgement, validity};
+use foil::metrics::{Matrix, MetricBackend};
+use foil::tensor::gpu::driver::Driver;
+use foil::tensor::gpu::{Gpu, Selection};
+
+use crate::host::random_values;
+
+fn matrix(data: &[f32], columns: usize) -> Matrix<'_> {
+    Matrix::new("test", data.len() / columns, columns, data).expect("whole rows")
+}
+
+fn moments<B: MetricBackend>(b: &B, data: &[f32], columns: usize, batch: usize) -> Moments {
+    let mut running = b.moments(columns).expect("memory");
+    for rows in data.chunks(batch * columns) {
+        running.push("test", matrix(rows, columns)).expect("rows");
+    }
+    running.finish().expect("moments")
+}
+
+/// Features as networks give them: not below zero, with means of their own.
+fn features(name: &str, rows: usize, columns: usize, offset: f32) -> Vec<f32> {
+    let mut data = random_values(name, rows * columns);
+    for (i, v) in data.iter_mut().enumerate() {
+        *v = (*v + (i % columns) as f32 / columns as f32).max(0.0) + offset;
+    }
+    data
+}
+
+/// Two f32 keep 48 bits. With means of a thousand deviations, squares of means take 20 of them, and each of a hundred
+/// sums rounds: 1e-7 of the variance.
+pub fn moments_are_those_of_the_host<B: MetricBackend>(b: &B) {
+    for (rows, columns, offset, tolerance) in [
+        (2, 1, 0.0, 1e-12),
+        (50, 17, 0.0, 1e-12),
+        (333, 40, 0.0, 1e-12),
+        (100, 20, 500.0, 1e-7),
+    ] {
+        let data = features("moments", rows, columns, offset);
+        let expected = Moments::of("test", matrix(&data, columns)).expect("rows");
+        let got = moments(b, &data, columns, 64);
+        assert_eq!(got.count(), rows);
+        for (g, e) in got.mean().iter().zip(expected.mean()) {
+            assert!((g - e).abs() <= 1e-13 * e.abs().max(1.0), "mean {g}, {e}");
+        }
+        let [g, e] = [&got, &expected].map(|m| m.covariance("test").expect("two rows"));
+        let largest = e.iter().copied().fold(0.0, f64::max);
+        for (i, (g, e)) in g.iter().zip(&e).enumerate() {
+            let what = format!("covariance {i} of {rows}x{columns} at {offset}: {g}, {e}");
+            assert!((g - e).abs() <= tolerance * largest, "{what}");
+        }
+    }
+}
+
+pub fn any_split_of_the_rows_gives_the_same_moments<B: MetricBackend>(b: &B) {
+    let data = features("split", 90, 33, 0.0);
+    let whole = moments(b, &data, 33, 90);
+    for batch in [1, 7, 64] {
+        assert!(moments(b, &data, 33, batch) == whole, "batches of {batch}");
+    }
+    assert_eq!(moments(b, &[], 33, 1).count(), 0);
+    let mut running = b.moments(3).expect("memory");
+    assert!(running.push("test", matrix(&data[..33], 33)).is_err());
+    assert!(
+        running
+            .push("test", matrix(&[1.0, f32::NAN, 1.0], 3))
+            .is_err()
+    );
+}
+
+/// The promise is 1e-5 relative, also where FID is a small difference of large traces.
+pub fn fid_agrees_with_f64<B: MetricBackend>(b: &B) {
+    let (rows, columns) = (150, 48);
+    let real = features("real", rows, columns, 0.0);
+    let noise = random_values("noise", real.len());
+    for size in [1.0, 1e-2, 1e-3] {
+        let near: Vec<f32> = real.iter().zip(&noise).map(|(r, n)| r + n * size).collect();
+        let fid = |of: &dyn Fn(&[f32]) -> Moments| {
+            let distance = frechet_from_moments(&of(&real), &of(&near));
+            distance.expect("a distance").value
+        };
+        let expected = fid(&|d| Moments::of("test", matrix(d, columns)).expect("rows"));
+        let got = fid(&|d| moments(b, d, columns, 64));
+        let error = (got - expected).abs() / expected;
+        assert!(
+            error <= 1e-5,
+            "noise {size}: {expected} on the host, {got} here"
+        );
+    }
+}
+
+/// Logits of judges with some classes each, with equal values and both zeros among them.
+fn logits(name: &str, images: usize, classes: usize) -> Vec<f32> {
+    let mut data = random_values(name, images * classes);
+    for (i, v) in data.iter_mut().enumerate() {
+        // Few values: ties are common.
+        *v = (*v * 2.0).round() * if i % 7 == 0 { -1.0 } else { 1.0 };
+    }
+    data
+}
+
+/// Whole numbers: nothing may differ.
+pub fn committees_are_those_of_the_host<B: MetricBackend>(b: &B) {
+    for (images, classes, oracles) in [(1, 1, 0), (1, 2, 1), (7, 3, 2), (64, 10, 5), (5, 1000, 3)] {
+        let classifier = logits("classifier", images, classes);
+        let all: Vec<Vec<f32>> = (0..oracles)
+            .map(|k| logits(&format!("oracle {k}"), images, classes + k % 2))
+            .collect();
+        let oracles: Vec<Matrix<'_>> = all
+            .iter()
+            .enumerate()
+            .map(|(k, data)| matrix(data, classes + k % 2))
+            .collect();
+        let [labels, targets]: [Vec<i64>; 2] = [3, 5].map(|step| {
+            let of = |i: usize| (i * step % classes) as i64;
+            (0..images).map(of).collect()
+        });
+        let judgement = Judgement {
+            classifier: matrix(&classifier, classes),
+            oracles: &oracles,
+            labels: &labels,
+            targets: &targets,
+        };
+        let expected = validity(judgement).expect("a judgement");
+        let what = format!(
+            "{images} images, {classes} classes, {} oracles",
+            oracles.len()
+        );
+        assert_eq!(b.committee(judgement).expect(&what), expected, "{what}");
+        let judges = [("classifier".to_owned(), judgement.classifier)];
+        let classes = b.classes(&judges).expect(&what);
+        assert_eq!(classes, [expected.predictions], "{what}");
+    }
+}
+
+pub fn committees_name_what_is_wrong<B: MetricBackend>(b: &B) {
+    let good = [0.0, 1.0, 0.5, 2.0];
+    let judge = |classifier: &[f32], oracle: &[f32], labels: &[i64]| {
+        let judged = b.committee(Judgement {
+            classifier: matrix(classifier, 2),
+            oracles: &[matrix(oracle, 2)],
+            labels,
+            targets: &[1, 1],
+        });
+        judged.map(drop).map_err(|e| e.to_string())
+    };
+    assert_eq!(judge(&good, &good, &[0, 0]), Ok(()));
+    let error = judge(&good, &[0.0, 1.0, f32::NAN, 2.0], &[0, 0]).unwrap_err();
+    assert!(
+        error.contains("oracle 0") && error.contains("row 1, column 0"),
+        "{error}"
+    );
+    let error = judge(&[0.0, f32::INFINITY, 0.5, 2.0], &good, &[0, 0]).unwrap_err();
+    assert!(
+        error.contains("classifier") && error.contains("row 0, column 1"),
+        "{error}"
+    );
+    assert!(
+        judge(&good, &good[..2], &[0, 0])
+            .unwrap_err()
+            .contains("oracle 0")
+    );
+    assert!(
+        judge(&good, &good, &[0, 2])
+            .unwrap_err()
+            .contains("class 2")
+    );
+}
+
+/// Candidates around their originals: random ones, copies and opposites of others, near misses, zeros.
+fn samples(name: &str, b: usize, n: usize, d: usize, special: bool) -> [Vec<f32>; 2] {
+    let originals = random_values(&format!("{name} z"), b * d);
+    let mut candidates = random_values(&format!("{name} e"), b * n * d);
+    for (i, row) in candidates.chunks_exact_mut(d).enumerate() {
+        let z = &originals[i / n * d..][..d];
+        if special && i % 5 == 0 {
+            row.copy_from_slice(z);
+        }
+        if special && i % 5 == 1 {
+            for (k, (v, z)) in row.iter_mut().zip(z).enumerate() {
+                *v = if k == i % d { z + 0.5 } else { *z };
+            }
+        }
+        if special && i % 5 == 2 {
+            for (k, (v, z)) in row.iter_mut().zip(z).enumerate() {
+                *v = if k == (i - 1) % d { z - 0.25 } else { *z };
+            }
+        }
+    }
+    [originals, candidates]
+}
+
+pub fn orthogonal_sets_are_those_of_the_host<B: MetricBackend>(b: &B) {
+    for (count, n, d) in [
+        (1, 1, 1),
+        (3, 5, 2),
+        (7, 40, 3),
+        (4, 33, 17),
+        (2, 300, 40),
+        (1, 10, 600),
+    ] {
+        for special in [false, true] {
+            let [z, e] = samples("sets", count, n, d, special);
+            for params in [
+                OrthogonalSetParams::default(),
+                OrthogonalSetParams::as_printed(),
+                OrthogonalSetParams {
+                    tau: 0.4,
+                    complement: Complement::Each,
+                    zeros: ZeroPerturbations::Admitted,
+                },
+                OrthogonalSetParams {
+                    tau: 1.0,
+                    ..Default::default()
+                },
+            ] {
+                let expected = orthogonal_sets(matrix(&z, d), matrix(&e, d), &params).unwrap();
+                let got = b.orthogonal_sets(matrix(&z, d), matrix(&e, d), &params);
+                let what = format!("{count} samples, {n} candidates of {d}, {special}, {params:?}");
+                assert_eq!(got.expect(&what), expected, "{what}");
+            }
+        }
+    }
+    let wild = OrthogonalSetParams {
+        tau: 2.0,
+        ..Default::default()
+    };
+    assert!(
+        b.orthogonal_sets(matrix(&[0.0; 2], 2), matrix(&[1.0; 4], 2), &wild)
+            .is_err()
+    );
+    let params = OrthogonalSetParams::default();
+    let broken = [1.0, f32::NAN];
+    assert!(
+        b.orthogonal_sets(matrix(&[0.0; 2], 2), matrix(&broken, 2), &params)
+            .is_err()
+    );
+}
+
+/// The device decides for itself where nothing is close.
+fn decides<D: Driver>(gpu: &Gpu<D>) {
+    let (samples, n, d) = (20, 40, 17);
+    let [z, e] = self::samples("decided", samples, n, d, false);
+    let rules = Selection {
+        samples,
+        n,
+        d,
+        tau: 0.15,
+        exclude_zeros: true,
+        each: false,
+    };
+    let chosen = gpu.choose(&z, &e, &rules).expect("sets");
+    assert_eq!(chosen.iter().filter(|c| c.is_some()).count(), samples);
+    // Two equal candidates have equal norms: rounding decides which comes first, so the host does.
+    let pair = [e[..d].to_vec(), e[..d].to_vec()].concat();
+    let rules = Selection {
+        samples: 1,
+        n: 2,
+        ..rules
+    };
+    let chosen = gpu.choose(&z[..d], &pair, &rules).expect("a set");
+    assert!(chosen[0].is_none());
+}
+
+#[test]
+fn gpu_decides_what_is_not_close() {
+    match crate::gpu::any_adapter() {
+        Some(gpu) => decides(gpu),
+        None => println!("skipped: this machine has no adapter"),
+    }
+}
+
+#[test]
+fn shim_decides_what_is_not_close() {
+    match crate::shim::device(0) {
+        Some(gpu) => decides(gpu),
+        None => println!("skipped: this machine cannot compile CUDA kernels for the CPU"),
+    }
+}
+
+macro_rules! metrics {
+    ($device:ident, $backend:expr) => {
+        mod $device {
+            metrics! { @cases $backend;
+                moments_are_those_of_the_host,
+                any_split_of_the_rows_gives_the_same_moments,
+                fid_agrees_with_f64,
+                committees_are_those_of_the_host,
+                committees_name_what_is_wrong,
+                orthogonal_sets_are_those_of_the_host,
+            }
+        }
+    };
+    (@cases $backend:expr; $($case:ident,)*) => {
+        $(#[test]
+        fn $case() {
+            match $backend {
+                Some(device) => super::$case(device),
+                None => println!("skipped: this machine has no such device"),
+            }
+        })*
+    };
+}
+
+metrics!(cpu, Some(&foil::tensor::cpu::Cpu));
+metrics!(wgpu, crate::gpu::any_adapter());
+metrics!(shim, crate::shim::device(0));
+metrics!(nvidia, crate::cuda::device());
