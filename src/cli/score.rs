@@ -96,10 +96,11 @@ pub struct ScoreArgs {
     #[arg(long, value_name = "D", default_value = "auto")]
     device: Device,
 
-    /// How a GPU keeps activations and weights: f32, or f16, which moves half the bytes and is about 1e-3 off
-    /// (docs/performance.md). Sums are f32 either way. Part of every fingerprint.
+    /// How a GPU keeps activations and weights: f32, or f16, which moves half the bytes and rounds each to 11 bits. Sums
+    /// are f32 either way. Part of every fingerprint.
     #[arg(long, value_name = "P", default_value = "f32")]
     precision: Precision,
+
     /// Pairs computed together; results do not depend on it.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
