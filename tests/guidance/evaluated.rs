@@ -2,6 +2,8 @@
 
 use foil::diffusion::{Distance, Given, Guidance, Guide, Guider, Noisy, Strength, X0};
 use foil::tensor::Array;
+use foil::tensor::candle::{Candle, Differentiable};
+use foil::tensor::composed::Composed;
 
 use crate::{CONE, Golden, Tiny, close, close_to_peak, encoder, part, schedule, unet_a};
 
@@ -22,12 +24,21 @@ pub fn guidance(through: bool, cone: bool) -> Guidance {
 
 #[test]
 fn one_step_of_every_variant() {
-    let (Some(golden), Some(unet)) = (Golden::open("guided_step.safetensors"), unet_a()) else {
+    one_step(&Candle);
+}
+
+#[test]
+fn one_step_of_every_variant_by_composed_operations() {
+    one_step(&Composed::on_cpu());
+}
+
+fn one_step(on: &impl Differentiable) {
+    let (Some(golden), Some(unet)) = (Golden::open("guided_step.safetensors"), unet_a(on)) else {
         return;
     };
     let schedule = schedule(1000, "20");
-    let [tiny, near, robust] = ["classifier", "near", "robust"].map(|n| Tiny::new(n).unwrap());
-    let encoder = encoder().unwrap();
+    let [tiny, near, robust] = ["classifier", "near", "robust"].map(|n| Tiny::new(on, n).unwrap());
+    let encoder = encoder(on).unwrap();
     let images = golden.array("x_t");
     let originals = golden.array("init_images");
     let fresh = golden.array("common.noise");
@@ -138,11 +149,20 @@ fn one_step_of_every_variant() {
 
 #[test]
 fn ten_steps_of_every_variant() {
-    let (Some(golden), Some(unet)) = (Golden::open("chain.safetensors"), unet_a()) else {
+    ten_steps(&Candle);
+}
+
+#[test]
+fn ten_steps_of_every_variant_by_composed_operations() {
+    ten_steps(&Composed::on_cpu());
+}
+
+fn ten_steps(on: &impl Differentiable) {
+    let (Some(golden), Some(unet)) = (Golden::open("chain.safetensors"), unet_a(on)) else {
         return;
     };
     let schedule = schedule(1000, "20");
-    let [tiny, robust] = ["classifier", "robust"].map(|n| Tiny::new(n).unwrap());
+    let [tiny, robust] = ["classifier", "robust"].map(|n| Tiny::new(on, n).unwrap());
     let noise = golden.array("noise");
     for (through, cone) in [(true, true), (true, false), (false, true), (false, false)] {
         let name = |what: &str| format!("x0{}_cone{}.{what}", u8::from(through), u8::from(cone));
@@ -191,11 +211,12 @@ fn ten_steps_of_every_variant() {
 
 #[test]
 fn a_hundred_steps() {
-    let (Some(golden), Some(unet)) = (Golden::open("chain_long.safetensors"), unet_a()) else {
+    let (Some(golden), Some(unet)) = (Golden::open("chain_long.safetensors"), unet_a(&Candle))
+    else {
         return;
     };
     let schedule = schedule(1000, "200");
-    let [tiny, robust] = ["classifier", "robust"].map(|n| Tiny::new(n).unwrap());
+    let [tiny, robust] = ["classifier", "robust"].map(|n| Tiny::new(&Candle, n).unwrap());
     let noise = golden.array("noise");
     for (through, cone) in [(true, true), (false, false)] {
         let name = |what: &str| format!("x0{}_cone{}.{what}", u8::from(through), u8::from(cone));

@@ -1,18 +1,21 @@
 //! Guided diffusion against the public implementations, step by step and in whole chains.
 //!
+//! On the CPU engine, and some of them on candle's own operations, which is what runs on NVIDIA GPUs.
+//!
 //! Reads the golden data from `FOIL_REFERENCE` (or `../shared/reference`); skips where there are none.
 
 mod directions;
 mod evaluated;
 mod nested;
 mod others;
+mod shipped;
 
 use std::path::{Path, PathBuf};
 
-use foil::diffusion::{Betas, Cone, ConeRule, Guide, NoiseAware, Schedule, spaced};
+use foil::diffusion::{Betas, Cone, ConeRule, Guide, NoiseAware, Schedule, Unconditional, spaced};
 use foil::nets::{Unet, UnetConfig, UnetEncoder, UnetEncoderConfig};
-use foil::tensor::candle::{Candle, Prepared, Tensor};
-use foil::tensor::{Activation, Array, Backend, Conv, StateDict, TypedArrays};
+use foil::tensor::candle::{Differentiable, Tensor};
+use foil::tensor::{Activation, Array, Conv, StateDict, TypedArrays};
 
 fn find(file: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -87,13 +90,14 @@ pub fn part(array: &Array, index: usize) -> Array {
 }
 
 /// The tiny convolutional networks of the golden data.
-pub struct Tiny {
-    convs: [Prepared; 2],
-    last: Prepared,
+pub struct Tiny<B: Differentiable> {
+    on: B,
+    convs: [B::Conv; 2],
+    last: B::Conv,
 }
 
-impl Tiny {
-    pub fn new(name: &str) -> Option<Self> {
+impl<B: Differentiable> Tiny<B> {
+    pub fn new(on: &B, name: &str) -> Option<Self> {
         let dict = dict("tiny_classifiers.safetensors")?;
         let get = |part: &str| dict.get(&format!("{name}.{part}")).unwrap().clone();
         let activation = match name {
@@ -111,16 +115,17 @@ impl Tiny {
                     .activation(activation),
                 _ => Conv::linear(weight.shape[1], weight.shape[0]),
             };
-            Candle.prepare(spec, &weight, &bias).unwrap()
+            on.prepare(spec, &weight, &bias).unwrap()
         };
         Some(Self {
+            on: on.clone(),
             convs: ["conv1", "conv2"].map(conv),
             last: conv("fc"),
         })
     }
 }
 
-impl Guide for Tiny {
+impl<B: Differentiable> Guide for Tiny<B> {
     fn logits(
         &self,
         images: &Tensor,
@@ -128,22 +133,26 @@ impl Guide for Tiny {
     ) -> Result<Tensor, foil::diffusion::DiffusionError> {
         let mut x = images.clone();
         for conv in &self.convs {
-            x = Candle.conv(&x, conv, None)?;
+            x = self.on.conv(&x, conv, None)?;
         }
-        Ok(Candle.conv(&Candle.global_mean(&x), &self.last, None)?)
+        let mean = self.on.global_mean(&x);
+        Ok(self.on.conv(&mean, &self.last, None)?)
     }
 }
 
-pub fn unet_a() -> Option<Unet<Candle>> {
+pub fn unet_a<B: Differentiable>(on: &B) -> Option<Unconditional<B>> {
     let config = UnetConfig {
         num_head_channels: 16,
         ..UnetConfig::default()
     };
     let dict = dict("unet_a_weights.safetensors")?;
-    Some(Unet::new(&Candle, &dict, config).unwrap())
+    Some(Unconditional {
+        backend: on.clone(),
+        net: Unet::new(on, &dict, config).unwrap(),
+    })
 }
 
-pub fn encoder() -> Option<NoiseAware> {
+pub fn encoder<B: Differentiable>(on: &B) -> Option<NoiseAware<B>> {
     let config = UnetEncoderConfig {
         num_res_blocks: 1,
         num_head_channels: 16,
@@ -151,7 +160,8 @@ pub fn encoder() -> Option<NoiseAware> {
     };
     let dict = dict("unet_encoder_weights.safetensors")?;
     Some(NoiseAware {
-        net: UnetEncoder::new(&Candle, &dict, config).unwrap(),
+        backend: on.clone(),
+        net: UnetEncoder::new(on, &dict, config).unwrap(),
         fitting: Default::default(),
     })
 }

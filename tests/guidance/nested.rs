@@ -3,31 +3,33 @@
 use std::sync::Mutex;
 
 use foil::diffusion::{DiffusionError, Dime, DimeSettings, Features, Given, Loss, Noise};
-use foil::tensor::candle::{Candle, Prepared, Tensor};
-use foil::tensor::{Activation, Array, Backend, Conv};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
+use foil::tensor::composed::Composed;
+use foil::tensor::{Activation, Array, Conv};
 
 use crate::{Golden, Tiny, close, close_to_peak, part, schedule, unet_a};
 
-struct Perceptual([Prepared; 2]);
+struct Perceptual<B: Differentiable>(B, [B::Conv; 2]);
 
-impl Perceptual {
-    fn new(golden: &Golden) -> Self {
-        Self([0, 2].map(|i| {
+impl<B: Differentiable> Perceptual<B> {
+    fn new(on: &B, golden: &Golden) -> Self {
+        let convs = [0, 2].map(|i| {
             let weight = golden.array(&format!("perceptual.{i}.weight"));
             let bias = golden.array(&format!("perceptual.{i}.bias")).data;
             let spec = Conv::square(weight.shape[1], weight.shape[0], 3)
                 .padding(1)
                 .activation(Activation::Relu);
-            Candle.prepare(spec, &weight, &bias).unwrap()
-        }))
+            on.prepare(spec, &weight, &bias).unwrap()
+        });
+        Self(on.clone(), convs)
     }
 }
 
-impl Features for Perceptual {
+impl<B: Differentiable> Features for Perceptual<B> {
     fn features(&self, images: &Tensor) -> Result<Tensor, DiffusionError> {
         let mut x = images.clone();
-        for conv in &self.0 {
-            x = Candle.conv(&x, conv, None)?;
+        for conv in &self.1 {
+            x = self.0.conv(&x, conv, None)?;
         }
         Ok(x)
     }
@@ -35,12 +37,21 @@ impl Features for Perceptual {
 
 #[test]
 fn attempts_with_one_scale() {
-    let (Some(golden), Some(unet)) = (Golden::open("dime.safetensors"), unet_a()) else {
+    attempts(&Candle);
+}
+
+#[test]
+fn attempts_with_one_scale_by_composed_operations() {
+    attempts(&Composed::on_cpu());
+}
+
+fn attempts(on: &impl Differentiable) {
+    let (Some(golden), Some(unet)) = (Golden::open("dime.safetensors"), unet_a(on)) else {
         return;
     };
     let schedule = schedule(500, "20");
-    let tiny = Tiny::new("classifier").unwrap();
-    let perceptual = Perceptual::new(&golden);
+    let tiny = Tiny::new(on, "classifier").unwrap();
+    let perceptual = Perceptual::new(on, &golden);
     let originals = golden.array("init_images");
     let targets = golden.numbers("targets");
     for (name, loss, l2, weight, scale, sampled) in [
@@ -113,12 +124,12 @@ impl Noise for InOrder {
 
 #[test]
 fn the_search_for_a_scale() {
-    let (Some(golden), Some(unet)) = (Golden::open("dime.safetensors"), unet_a()) else {
+    let (Some(golden), Some(unet)) = (Golden::open("dime.safetensors"), unet_a(&Candle)) else {
         return;
     };
     let schedule = schedule(500, "20");
-    let tiny = Tiny::new("classifier").unwrap();
-    let perceptual = Perceptual::new(&golden);
+    let tiny = Tiny::new(&Candle, "classifier").unwrap();
+    let perceptual = Perceptual::new(&Candle, &golden);
     let dime = Dime {
         schedule: &schedule,
         unet: &unet,

@@ -4,8 +4,9 @@ use foil::diffusion::{
     Distance, Given, Guidance, Guide, Guider, Noisy, Strength, X0, ddim, drawn, moments,
     noise_between, without_noise,
 };
-use foil::tensor::candle::{Candle, Tensor};
-use foil::tensor::{Array, Backend};
+use foil::tensor::Array;
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
+use foil::tensor::composed::Composed;
 
 use crate::{CONE, Golden, Tiny, close, encoder, part, schedule, unet_a};
 
@@ -42,10 +43,19 @@ fn unguided_steps() {
 
 #[test]
 fn classic_guidance() {
+    classic(&Candle);
+}
+
+#[test]
+fn classic_guidance_by_composed_operations() {
+    classic(&Composed::on_cpu());
+}
+
+fn classic(on: &impl Differentiable) {
     let (Some(golden), Some(unet), Some(encoder)) = (
         Golden::open("openai_guided_step.safetensors"),
-        unet_a(),
-        encoder(),
+        unet_a(on),
+        encoder(on),
     ) else {
         return;
     };
@@ -110,12 +120,12 @@ fn classic_guidance() {
     }
 }
 
-fn dvce(file: &str, through_unet: bool) {
-    let (Some(golden), Some(unet)) = (Golden::open(file), unet_a()) else {
+fn dvce(on: &impl Differentiable, file: &str, through_unet: bool) {
+    let (Some(golden), Some(unet)) = (Golden::open(file), unet_a(on)) else {
         return;
     };
     let schedule = schedule(1000, "20");
-    let [tiny, robust] = ["classifier", "robust"].map(|n| Tiny::new(n).unwrap());
+    let [tiny, robust] = ["classifier", "robust"].map(|n| Tiny::new(on, n).unwrap());
     let mut originals = golden.array("init_images_0_1");
     originals.data.iter_mut().for_each(|v| *v = 2.0 * *v - 1.0);
     for (name, cone) in [("single", false), ("cone", true)] {
@@ -162,25 +172,31 @@ fn dvce(file: &str, through_unet: bool) {
 }
 
 /// DVCE shows its classifiers images from 0 to 1.
-struct Halved<'a>(&'a Tiny);
+struct Halved<'a, B: Differentiable>(&'a Tiny<B>);
 
-impl Guide for Halved<'_> {
+impl<B: Differentiable> Guide for Halved<'_, B> {
     fn logits(
         &self,
         images: &Tensor,
         steps: &[f32],
     ) -> Result<Tensor, foil::diffusion::DiffusionError> {
-        let half = Candle.affine(images, &[0, 1, 2], &[0.5; 3], &[0.5; 3])?;
+        let half = self.0.on.affine(images, &[0, 1, 2], &[0.5; 3], &[0.5; 3])?;
         self.0.logits(&half, steps)
     }
 }
 
 #[test]
 fn dvce_with_the_distance_at_the_predicted_image() {
-    dvce("dvce.safetensors", false);
+    dvce(&Candle, "dvce.safetensors", false);
 }
 
 #[test]
 fn dvce_with_the_distance_through_the_unet() {
-    dvce("dvce_distance_through_unet.safetensors", true);
+    dvce(&Candle, "dvce_distance_through_unet.safetensors", true);
+}
+
+#[test]
+fn dvce_by_composed_operations() {
+    let on = Composed::on_cpu();
+    dvce(&on, "dvce_distance_through_unet.safetensors", true);
 }
