@@ -1,6 +1,6 @@
 //! Tensors that are used more than once: gradients of all uses add up.
 
-use foil::tensor::candle::Differentiable;
+use foil::tensor::candle::{Differentiable, Tensor};
 use foil::tensor::{Activation, Conv, Part};
 
 use crate::conv::conv_f64;
@@ -77,9 +77,9 @@ pub fn images_that_enter_as_nchw_and_leave_as_nchw(on: &impl Differentiable) {
     let x =
         candle_core::Var::from_slice(&coarse("x", [2, 3, 4, 5]).data, (2, 3, 4, 5), &on.device())
             .unwrap();
-    let activation = on.from_nchw(x.as_tensor()).unwrap();
+    let activation = Tensor::from_nchw(x.as_tensor()).unwrap();
     assert_eq!(on.download(&activation).unwrap(), coarse("x", [2, 3, 4, 5]));
-    let back = on.to_nchw(&activation).unwrap();
+    let back = activation.to_nchw().unwrap();
     let weights = coarse("v", [2, 3, 4, 5]);
     let v = candle_core::Tensor::from_slice(&weights.data, (2, 3, 4, 5), back.device()).unwrap();
     let grads = (back * v).unwrap().sum_all().unwrap().backward().unwrap();

@@ -68,6 +68,17 @@ impl Tensor {
         self.shape
     }
 
+    /// A candle tensor NCHW as an activation; gradients flow through.
+    pub fn from_nchw(images: &candle_core::Tensor) -> Result<Self, TensorError> {
+        Self::new(&images.permute((0, 2, 3, 1)).map_err(from_candle)?)
+    }
+
+    /// An activation as a candle tensor NCHW; gradients flow through.
+    pub fn to_nchw(&self) -> Result<candle_core::Tensor, TensorError> {
+        let nchw = self.sound()?.permute((0, 3, 1, 2));
+        nchw.and_then(|t| t.contiguous()).map_err(from_candle)
+    }
+
     /// `log softmax` over the channels.
     pub fn log_softmax(&self) -> Result<Self, TensorError> {
         let x = self.sound()?;

@@ -484,3 +484,21 @@ impl Composed {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_wrong_comes_out_where_it_can() {
+        let device = Composed::on_cpu();
+        let shape = Shape::new(2, 3, 4, 5);
+        let full = TensorError::Device("the memory is full".into());
+        let failed = Tensor::failed(shape, full.clone());
+        // Through operations that cannot refuse, up to the first that can.
+        let later = device.global_mean(&device.activate(&failed, Activation::Silu));
+        assert_eq!(device.shape(&later), Shape::new(2, 1, 1, 5));
+        assert_eq!(device.download(&later).unwrap_err(), full);
+        assert_eq!(device.upsample(&failed, 2).unwrap_err(), full);
+    }
+}
