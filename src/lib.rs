@@ -10,6 +10,7 @@
 //! - [`glyphs`] renders images of characters whose causes are all known;
 //! - [`diffusion`] turns noise into images and [`train`] makes small networks;
 //! - [`score`] runs all of it over a folder of pairs and [`report`] writes the results;
+//! - [`study`] makes the papers' tables of many such results;
 //! - [`demo`] shows what they tell apart;
 //! - [`conformance`] proves the numbers on golden data; [`cli`] is the command line.
 //!
@@ -45,6 +46,7 @@ pub mod report;
 pub mod score;
 mod shell;
 pub mod stats;
+pub mod study;
 pub mod tensor;
 pub mod train;
 pub mod weights;

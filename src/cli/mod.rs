@@ -8,6 +8,7 @@ mod glyphs;
 mod metric;
 mod progress;
 mod score;
+mod tables;
 mod train;
 pub mod weights;
 
@@ -47,6 +48,8 @@ enum Command {
     Glyphs(glyphs::GlyphsArgs),
     /// Show on glyphs what the scores tell apart; needs nothing but this program.
     Demo(demo::DemoArgs),
+    /// Print the tables of a study from its raw results or from result folders.
+    Tables(tables::TablesArgs),
     /// List, check, fetch and import network weights.
     Weights(weights::WeightsArgs),
     /// Train small networks on images with known attributes.
@@ -83,6 +86,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Metric(args) => metric::run(args).map(|()| true),
         Command::Glyphs(args) => glyphs::run(args).map(|()| true),
         Command::Demo(args) => demo::run(args).map(|()| true),
+        Command::Tables(args) => tables::run(args).map(|()| true),
         Command::Weights(args) => weights::run(args).map(|()| true),
         Command::Train(args) => train::run(args).map(|()| true),
         Command::Devices(args) => devices::run(args).map(|()| true),

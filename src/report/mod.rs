@@ -4,4 +4,5 @@ pub mod contact_sheet;
 pub mod csv;
 pub mod heat_map;
 pub mod json;
+pub mod study_tables;
 pub mod table;

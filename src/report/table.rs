@@ -240,7 +240,7 @@ fn number(v: f64) -> String {
     }
 }
 
-fn aligned(rows: &[Vec<String>]) -> String {
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|c| {
@@ -298,7 +298,7 @@ fn legend(names: &[String], scores: &Scores) -> String {
 }
 
 /// Breaks lines at spaces so that none is longer than a terminal is usually wide.
-fn wrapped(text: &str) -> String {
+pub(super) fn wrapped(text: &str) -> String {
     const WIDTH: usize = 100;
     let mut out = String::new();
     let mut column = 0;

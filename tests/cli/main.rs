@@ -11,4 +11,5 @@ mod readme;
 mod real_weights;
 mod resume;
 mod score;
+mod tables;
 mod train;
