@@ -28,7 +28,7 @@ pub enum TablesError {
         column: Option<String>,
         expected: String,
         found: String,
-        advice: String,
+        advice: &'static str,
     },
     #[error(
         "{}, line 1: the header lacks {}: expected the columns of the study, found {found}: add what is missing, name the \

@@ -109,7 +109,7 @@ impl Text<'_> {
             column: None,
             expected: "CSV in UTF-8".into(),
             found,
-            advice: "save the file as UTF-8".into(),
+            advice: "save the file as UTF-8",
         }
     }
 }
@@ -127,7 +127,7 @@ impl Row<'_> {
         self.record.get(column).unwrap_or_default()
     }
 
-    fn error(&self, column: usize, expected: &str, advice: &str) -> TablesError {
+    fn error(&self, column: usize, expected: &str, advice: &'static str) -> TablesError {
         let value = self.value(column);
         TablesError::Cell {
             path: self.text.path.into(),
@@ -138,7 +138,7 @@ impl Row<'_> {
                 "" => "nothing".into(),
                 _ => format!("{value:?}"),
             },
-            advice: advice.into(),
+            advice,
         }
     }
 
@@ -158,9 +158,7 @@ impl Row<'_> {
             column: Some(column),
             expected: format!("{expected} values, as in the header"),
             found: found.to_string(),
-            advice:
-                "complete the row, and see that quotes are closed and values with commas quoted"
-                    .into(),
+            advice: "complete the row, and see that quotes are closed and values with commas quoted",
         })
     }
 
@@ -231,7 +229,7 @@ impl Plan {
                     column: Some(format!("column {} ({name})", i + 1)),
                     expected: "every column once".into(),
                     found: format!("it in column {} too", first + 1),
-                    advice: "remove one of them".into(),
+                    advice: "remove one of them",
                 });
             }
         }
