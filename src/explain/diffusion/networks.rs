@@ -1,10 +1,12 @@
 //! The denoiser and the classifiers of a run, opened from their cards.
 
+use super::method::Method;
+use super::perceptual::Perceptual;
 use super::{GenerateError, Result};
 use crate::diffusion::{Clean, Fitting, Guide, NoiseAware};
 use crate::nets::{Architecture, Unet, UnetEncoder, build};
-use crate::tensor::candle::Candle;
-use crate::tensor::{Array, Backend, Resize};
+use crate::tensor::candle::{Candle, Tensor};
+use crate::tensor::{Array, Backend, Resize, TensorError};
 use crate::weights::{Card, Channels, DiffusionConfig, Preprocessing, Registry, Role};
 
 /// Denoiser and classifiers, ready for gradients.
@@ -12,6 +14,8 @@ pub struct Networks {
     pub unet: Unet<Candle>,
     pub classifier: Box<dyn Guide>,
     pub robust: Option<Box<dyn Guide>>,
+    /// Features of a perceptual distance.
+    pub(super) perceptual: Option<Perceptual>,
     /// Side of the images that the denoiser draws.
     pub size: usize,
     /// Class names of the classifier.
@@ -28,6 +32,7 @@ impl Networks {
         unet: &str,
         classifier: &str,
         robust: Option<&str>,
+        method: &Method,
     ) -> Result<Self> {
         let wrong = |name: &str, what: &str| GenerateError::Network {
             name: name.into(),
@@ -54,20 +59,30 @@ impl Networks {
         }
         let loaded = registry.load(&card)?;
         let network = Unet::new(&Candle, &loaded.dict, card.denoiser.clone())?;
-        let (classifier_card, classifier_sha, guide) = open(registry, classifier, size)?;
-        let robust = robust.map(|name| open(registry, name, size)).transpose()?;
+        let open = |name: &str| open(registry, name, size, diffusion);
+        let (classifier_card, classifier_sha, guide) = open(classifier)?;
+        let robust = robust.map(open).transpose()?;
         let classes = |guide: &dyn Guide| -> Result<usize> {
             let image = Candle.upload(&Array::zeros([1, 3, size, size]))?;
             Ok(Candle.shape(&guide.logits(&image, &[0.0])?).c)
         };
         if let Some((card, _, other)) = &robust {
             let [found, expected] = [classes(other.as_ref())?, classes(guide.as_ref())?];
-            if found != expected {
+            // A network without labels gives something else than classes: whoever numbers it knows what they do.
+            if found != expected && !classifier_card.labels.is_empty() {
                 let what = format!("it knows {found} classes, {classifier} knows {expected}");
                 return Err(wrong(&card.name, &what));
             }
         }
+        let perceptual = match method {
+            Method::Dime(dime) => dime.perceptual.as_ref(),
+            Method::Guided(_) => None,
+        };
+        let perceptual = perceptual
+            .map(|(name, _)| Perceptual::open(registry, name))
+            .transpose()?;
         let identity = serde_json::json!({
+            "perceptual": perceptual.as_ref().map(|p| &p.sha256),
             "unet": [card.name, loaded.sha256],
             "classifier": [classifier_card.name, classifier_sha],
             "robust": robust.as_ref().map(|(card, sha, _)| [card.name.clone(), sha.clone()]),
@@ -76,6 +91,7 @@ impl Networks {
             unet: network,
             classifier: guide,
             robust: robust.map(|(_, _, guide)| guide),
+            perceptual,
             size,
             labels: classifier_card.labels,
             diffusion,
@@ -93,16 +109,32 @@ impl Networks {
 }
 
 /// A classifier that looks at images of the denoiser, from −1 to 1.
-fn open(registry: &Registry, name: &str, size: usize) -> Result<(Card, String, Box<dyn Guide>)> {
+fn open(
+    registry: &Registry,
+    name: &str,
+    size: usize,
+    diffusion: DiffusionConfig,
+) -> Result<(Card, String, Box<dyn Guide>)> {
     let card = registry.card(name)?;
+    let wrong = |what: String| GenerateError::Network {
+        name: name.into(),
+        what,
+    };
     if card.role != Role::Classifier {
-        return Err(GenerateError::Network {
-            name: name.into(),
-            what: format!(
-                "not a classifier: the role of its card is {}",
-                card.role.name()
-            ),
-        });
+        let role = card.role.name();
+        return Err(wrong(format!(
+            "not a classifier: the role of its card is {role}"
+        )));
+    }
+    if let Some(own) = card.diffusion.filter(|own| *own != diffusion) {
+        return Err(wrong(format!(
+            "it was trained on the noise of a {} schedule of {} steps, the denoiser has a {} one of {}: their steps mean \
+             other things",
+            own.schedule.name(),
+            own.steps,
+            diffusion.schedule.name(),
+            diffusion.steps
+        )));
     }
     let loaded = registry.load(&card)?;
     let fitting = fitting(&card.preprocessing, size);
@@ -116,7 +148,23 @@ fn open(registry: &Registry, name: &str, size: usize) -> Result<(Card, String, B
             fitting,
         }),
     };
+    if !has_gradient(guide.as_ref(), size)? {
+        return Err(wrong(
+            "no gradient: what it says of an image cannot be differentiated by the image, so that it cannot guide. Give a \
+             network all of whose operations have gradients"
+                .into(),
+        ));
+    }
     Ok((card, loaded.sha256, guide))
+}
+
+/// Whether the opinion of a classifier is on the tape of the image it looks at; a gradient of zero is one.
+fn has_gradient(guide: &dyn Guide, size: usize) -> Result<bool> {
+    let image = Candle.variable(&Array::zeros([1, 3, size, size]))?;
+    let logits = guide.logits(&Tensor::new(image.as_tensor())?, &[0.0])?;
+    let gradients = logits.candle().sum_all().and_then(|sum| sum.backward());
+    let gradients = gradients.map_err(|e| TensorError::Device(e.to_string()))?;
+    Ok(gradients.get(image.as_tensor()).is_some())
 }
 
 /// From values −1 to 1 to what a card's preprocessing makes of the pixels: `(127.5 · (x + 1) · scale − mean) / std`.
