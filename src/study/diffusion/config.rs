@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(paper.originals.per_source, 50);
         for name in ["study-glyphs.toml", "study-small.toml"] {
             let glyphs = read(name);
-            assert_eq!((glyphs.classifiers.len(), glyphs.setups.len()), (5, 4));
+            assert_eq!((glyphs.classifiers.len(), glyphs.setups.len()), (4, 4));
         }
     }
 
