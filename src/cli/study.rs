@@ -29,7 +29,7 @@ enum What {
 #[derive(Args)]
 struct DiffusionArgs {
     /// The configuration: a TOML file, or study.toml (the paper's, on ImageNet), study-glyphs.toml (the same on glyphs) or
-    /// study-small.toml (a few minutes), which the program holds
+    /// study-small.toml (a small one), which the program holds
     #[arg(long, value_name = "FILE", required_unless_present = "print_config")]
     config: Option<PathBuf>,
     /// Print a configuration that the program holds, to start from, and stop
