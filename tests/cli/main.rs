@@ -11,5 +11,6 @@ mod readme;
 mod real_weights;
 mod resume;
 mod score;
+mod study;
 mod tables;
 mod train;
