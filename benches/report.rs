@@ -27,7 +27,6 @@ use foil::metrics::validity::Judgement;
 use foil::metrics::{Matrix, MetricBackend};
 use foil::nets::{Architecture, FidTap, Inception, UnetEncoderConfig, build};
 use foil::tensor::gpu::Gpu;
-use foil::tensor::gpu::driver::Driver;
 use foil::tensor::plan::{Peak, Plan};
 use foil::tensor::{
     Activation, Attention, Backend, Conv, Norm, Opened, Pool, QkvLayout, Resize, Shape, cpu,
@@ -336,7 +335,7 @@ fn statistics<B: MetricBackend>(b: &B, peak: Peak) {
 }
 
 /// The most memory that a network of the report needs, by the size of the batch.
-fn memory<D: Driver>(fresh: impl Fn() -> Gpu<D>) {
+fn memory(fresh: impl Fn() -> Gpu) {
     println!("\nMost memory held at once by SqueezeNet's features of images of 128x128:\n");
     println!("| images at once | MB |\n|---:|---:|");
     for batch in [1, 2, 4, 8] {
@@ -350,11 +349,11 @@ fn memory<D: Driver>(fresh: impl Fn() -> Gpu<D>) {
         let features = lpips.expect("the network").features(&gpu, &x, 1.0, 0.0);
         drop(features.expect("features"));
         gpu.wait().expect("it ran");
-        println!("| {batch} | {:.1} |", gpu.driver().peak() as f64 * 1e-6);
+        println!("| {batch} | {:.1} |", gpu.peak() as f64 * 1e-6);
     }
 }
 
-fn of_gpu<D: Driver>(name: &str, gpu: &Gpu<D>, fresh: impl Fn() -> Gpu<D>) {
+fn of_gpu(name: &str, gpu: &Gpu, fresh: impl Fn() -> Gpu) {
     let probe = gpu.probe().expect("a probe");
     let peak = Peak {
         name: "measured",
@@ -384,13 +383,9 @@ fn main() {
                 };
                 report(&name, &b, peak);
             }
-            Opened::Wgpu(b) => of_gpu(&name, &b, || match devices::open(&name).1 {
-                Opened::Wgpu(b) => *b,
-                _ => unreachable!("a name of wgpu"),
-            }),
-            Opened::Cuda(b) => of_gpu(&name, &b, || match devices::open(&name).1 {
-                Opened::Cuda(b) => *b,
-                _ => unreachable!("a name of CUDA"),
+            Opened::Gpu(b) => of_gpu(&name, &b, || match devices::open(&name).1 {
+                Opened::Gpu(b) => *b,
+                _ => unreachable!("a name of a GPU"),
             }),
         }
     }

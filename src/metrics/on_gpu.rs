@@ -21,7 +21,6 @@ use super::validity::{
 };
 use super::votes::{Ballot, counts};
 use crate::tensor::TensorError;
-use crate::tensor::gpu::driver::Driver;
 use crate::tensor::gpu::{
     FeatureSums, Gpu, Logits, MOST_CANDIDATES, MOST_JUDGES, Said, Selection, Totals,
 };
@@ -34,13 +33,13 @@ fn failed(what: &'static str) -> impl Fn(TensorError) -> MetricError {
 }
 
 /// Sums on the device.
-struct OnDevice<'a, D: Driver> {
-    gpu: &'a Gpu<D>,
+struct OnDevice<'a> {
+    gpu: &'a Gpu,
     dims: usize,
-    sums: FeatureSums<D>,
+    sums: FeatureSums,
 }
 
-impl<D: Driver> RunningMoments for OnDevice<'_, D> {
+impl RunningMoments for OnDevice<'_> {
     fn push(&mut self, what: &str, rows: Matrix<'_>) -> Result<()> {
         if rows.cols() != self.dims {
             return Err(MetricError::shape(
@@ -61,7 +60,7 @@ impl<D: Driver> RunningMoments for OnDevice<'_, D> {
     }
 }
 
-impl<D: Driver> MetricBackend for Gpu<D> {
+impl MetricBackend for Gpu {
     fn moments(&self, dims: usize) -> Result<Box<dyn RunningMoments + '_>> {
         Ok(Box::new(OnDevice {
             gpu: self,

@@ -3,8 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use super::Precision;
-use super::cuda::{self, Cuda};
-use super::wgpu::{Adapter, Wgpu, adapters};
+use super::cuda;
+use super::gpu::Gpu;
+use super::wgpu::{self, Adapter, adapters};
 
 /// A device as the user names it: `auto`, `cpu`, `wgpu[:N|:software]`, `cuda[:N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -42,8 +43,7 @@ pub struct DeviceInfo {
 /// A device that is ready to compute.
 pub enum Opened {
     Cpu(super::cpu::Cpu),
-    Wgpu(Box<Wgpu>),
-    Cuda(Box<Cuda>),
+    Gpu(Box<Gpu>),
 }
 
 /// All kinds of devices, with what is known of each.
@@ -85,21 +85,21 @@ pub fn devices() -> Vec<DeviceInfo> {
 fn automatic(precision: Precision) -> (Device, Opened, String) {
     let mut but = String::new();
     if let Ok([gpu, ..]) = cuda::found().as_deref() {
-        match Cuda::open(0, precision) {
+        match cuda::open(0, precision) {
             Ok(opened) => {
                 let why = format!("an NVIDIA GPU: {}", gpu.describe());
-                return (Device::Cuda(0), Opened::Cuda(Box::new(opened)), why);
+                return (Device::Cuda(0), Opened::Gpu(Box::new(opened)), why);
             }
             Err(error) => but = format!("; {error}"),
         }
     }
     let found = adapters();
     if let Some(i) = found.iter().position(|a| !a.software) {
-        match Wgpu::open(Adapter::Number(i), None, precision) {
+        match wgpu::open(Adapter::Number(i), None, precision) {
             Ok(opened) => {
                 let why = format!("the first GPU: {}{but}", found[i].name);
                 let device = Device::Wgpu(Adapter::Number(i));
-                return (device, Opened::Wgpu(Box::new(opened)), why);
+                return (device, Opened::Gpu(Box::new(opened)), why);
             }
             Err(error) => but += &format!("; {error}"),
         }
@@ -120,12 +120,12 @@ impl Device {
             Device::Auto => automatic(precision),
             Device::Cpu => asked(Opened::Cpu(super::cpu::Cpu)),
             Device::Wgpu(adapter) => {
-                let gpu = Wgpu::open(adapter, None, precision)?;
-                asked(Opened::Wgpu(Box::new(gpu)))
+                let gpu = wgpu::open(adapter, None, precision)?;
+                asked(Opened::Gpu(Box::new(gpu)))
             }
             Device::Cuda(number) => {
-                let gpu = Cuda::open(number, precision)?;
-                asked(Opened::Cuda(Box::new(gpu)))
+                let gpu = cuda::open(number, precision)?;
+                asked(Opened::Gpu(Box::new(gpu)))
             }
         };
         match (precision, opened) {

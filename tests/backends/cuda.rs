@@ -5,16 +5,17 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use foil::tensor::cuda::Cuda;
+use foil::tensor::cuda;
+use foil::tensor::gpu::Gpu;
 use foil::tensor::{Backend, Precision};
 
 use crate::fake::fake;
 
 /// The first NVIDIA GPU, opened once for all cases.
-pub fn device() -> Option<&'static Cuda> {
-    static DEVICE: OnceLock<Option<Cuda>> = OnceLock::new();
+pub fn device() -> Option<&'static Gpu> {
+    static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
     DEVICE
-        .get_or_init(|| Cuda::open(0, Precision::F32).ok())
+        .get_or_init(|| cuda::open(0, Precision::F32).ok())
         .as_ref()
 }
 
@@ -71,8 +72,8 @@ fn cuda_faults_are_told() {
         "half" => Precision::F16,
         _ => Precision::F32,
     };
-    let opened = Cuda::open(number, precision);
-    let work = |gpu: &Cuda| {
+    let opened = cuda::open(number, precision);
+    let work = |gpu: &Gpu| {
         let x = gpu.upload(&crate::host::random("x", [4, 8, 32, 32]))?;
         gpu.download(&gpu.activate(&x, foil::tensor::Activation::Relu))
     };
@@ -153,7 +154,7 @@ fn without_a_driver_cuda_is_an_error_that_says_so() {
     if inside() || device().is_some() {
         return;
     }
-    let message = Cuda::open(0, Precision::F32)
+    let message = cuda::open(0, Precision::F32)
         .err()
         .expect("no GPU")
         .to_string();

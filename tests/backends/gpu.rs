@@ -1,10 +1,11 @@
 //! What the suite does not ask of every device: GPUs with small limits, and what they say when something is missing.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use foil::tensor::gpu::Gpu;
 use foil::tensor::gpu::driver::{Driver, Launch};
 use foil::tensor::gpu::kernels::Kernel;
-use foil::tensor::wgpu::{Adapter, Wgpu};
+use foil::tensor::wgpu::{self, Adapter, WgpuDriver};
 use foil::tensor::{
     Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, Precision, QkvLayout,
     TensorError,
@@ -14,17 +15,17 @@ use crate::conv::weights;
 use crate::host::{random, random_values, up};
 
 /// A GPU if there is one, else a software adapter if there is one; opened once for all cases.
-pub fn any_adapter() -> Option<&'static Wgpu> {
-    static DEVICE: OnceLock<Option<Wgpu>> = OnceLock::new();
-    let opened = DEVICE.get_or_init(|| Wgpu::open(Adapter::Number(0), None, Precision::F32).ok());
+pub fn any_adapter() -> Option<&'static Gpu> {
+    static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
+    let opened = DEVICE.get_or_init(|| wgpu::open(Adapter::Number(0), None, Precision::F32).ok());
     opened.as_ref()
 }
 
 /// The same with kernels that see only a few kilobytes at once, so that small tensors need several launches.
-pub fn narrow_adapter() -> Option<&'static Wgpu> {
-    static DEVICE: OnceLock<Option<Wgpu>> = OnceLock::new();
+pub fn narrow_adapter() -> Option<&'static Gpu> {
+    static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
     let opened =
-        DEVICE.get_or_init(|| Wgpu::open(Adapter::Number(0), Some(1 << 17), Precision::F32).ok());
+        DEVICE.get_or_init(|| wgpu::open(Adapter::Number(0), Some(1 << 17), Precision::F32).ok());
     opened.as_ref()
 }
 
@@ -36,7 +37,7 @@ const MANY: [usize; 4] = [30, 12, 10, 12];
 /// The same bits from both devices.
 fn same<F>(what: &str, shape: [usize; 4], run: F)
 where
-    F: Fn(&Wgpu, &<Wgpu as Backend>::Tensor) -> Result<<Wgpu as Backend>::Tensor, TensorError>,
+    F: Fn(&Gpu, &<Gpu as Backend>::Tensor) -> Result<<Gpu as Backend>::Tensor, TensorError>,
 {
     let (Some(wide), Some(narrow)) = (any_adapter(), narrow_adapter()) else {
         println!("skipped: this machine has no adapter");
@@ -159,7 +160,7 @@ fn gpu_launches_in_pieces_give_the_same_bits() {
 
 #[test]
 fn gpu_that_is_not_there_is_an_error_that_says_what_to_do() {
-    let error = Wgpu::open(Adapter::Number(99), None, Precision::F32)
+    let error = wgpu::open(Adapter::Number(99), None, Precision::F32)
         .err()
         .expect("no adapter 99");
     let message = error.to_string();
@@ -184,7 +185,7 @@ fn squeezenet_on<B: Backend + 'static>(backend: &B, shape: [usize; 4]) {
 
 #[test]
 fn gpu_counters_are_what_the_plan_says() {
-    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None, Precision::F32) else {
+    let Ok(gpu) = wgpu::open(Adapter::Number(0), None, Precision::F32) else {
         println!("skipped: this machine has no adapter");
         return;
     };
@@ -213,9 +214,9 @@ fn gpu_counters_are_what_the_plan_says() {
 #[test]
 fn gpu_memory_grows_with_the_batch_at_most() {
     let peak = |batch: usize| {
-        let gpu = Wgpu::open(Adapter::Number(0), None, Precision::F32).ok()?;
+        let gpu = wgpu::open(Adapter::Number(0), None, Precision::F32).ok()?;
         squeezenet_on(&gpu, [batch, 3, 64, 64]);
-        Some(gpu.driver().peak())
+        Some(gpu.peak())
     };
     let Some(one) = peak(1) else {
         println!("skipped: this machine has no adapter");
@@ -233,10 +234,12 @@ static BROKEN: Kernel = Kernel::new("broken", "nothing", "this is no WGSL", "");
 
 #[test]
 fn gpu_kernel_that_does_not_compile_is_an_error_and_the_next_one_runs() {
-    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None, Precision::F32) else {
+    let Ok(driver) = WgpuDriver::open(Adapter::Number(0), None, Precision::F32) else {
         println!("skipped: this machine has no adapter");
         return;
     };
+    let driver = Arc::new(driver);
+    let gpu = Gpu::new(Arc::clone(&driver));
     let launch = Launch {
         kernel: &BROKEN,
         groups: [1, 1, 1],
@@ -244,7 +247,7 @@ fn gpu_kernel_that_does_not_compile_is_an_error_and_the_next_one_runs() {
         bindings: &[],
     };
     for _ in 0..2 {
-        let message = gpu.driver().launch(&launch).expect_err("no WGSL");
+        let message = driver.launch(&launch).expect_err("no WGSL");
         let message = message.to_string();
         for part in ["broken nothing", "--device cpu"] {
             assert!(message.contains(part), "{message}");
@@ -259,11 +262,13 @@ fn gpu_kernel_that_does_not_compile_is_an_error_and_the_next_one_runs() {
 
 #[test]
 fn gpu_without_memory_says_so_and_goes_on() {
-    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None, Precision::F32) else {
+    let Ok(driver) = WgpuDriver::open(Adapter::Number(0), None, Precision::F32) else {
         println!("skipped: this machine has no adapter");
         return;
     };
-    match gpu.driver().allocate(1 << 45) {
+    let driver = Arc::new(driver);
+    let gpu = Gpu::new(Arc::clone(&driver));
+    match driver.allocate(1 << 45) {
         Err(TensorError::OutOfMemory { bytes, .. }) => assert_eq!(bytes, 1 << 45),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("32 terabytes"),
@@ -274,12 +279,14 @@ fn gpu_without_memory_says_so_and_goes_on() {
 
 #[test]
 fn gpu_that_is_lost_says_so_to_whoever_asks() {
-    let Ok(gpu) = Wgpu::open(Adapter::Number(0), None, Precision::F32) else {
+    let Ok(driver) = WgpuDriver::open(Adapter::Number(0), None, Precision::F32) else {
         println!("skipped: this machine has no adapter");
         return;
     };
+    let driver = Arc::new(driver);
+    let gpu = Gpu::new(Arc::clone(&driver));
     let x = up(&gpu, &random("x", [2, 3, 4, 4]));
-    gpu.driver().lose();
+    driver.lose();
     for message in [
         gpu.add(&x, &x).and_then(|y| gpu.download(&y)).err(),
         gpu.download(&x).err(),

@@ -4,7 +4,8 @@
 use std::sync::OnceLock;
 
 use foil::tensor::cpu::Cpu;
-use foil::tensor::wgpu::{Adapter, Wgpu};
+use foil::tensor::gpu::Gpu;
+use foil::tensor::wgpu::{self, Adapter};
 use foil::tensor::{
     Activation, Array, Attention, Backend, Compared, Conv, Norm, Part, Pool, Precision, QkvLayout,
     Shape, TensorError,
@@ -14,9 +15,9 @@ use crate::conv::weights;
 use crate::host::{random, random_values, up};
 
 /// A software or real adapter whose kernels have f16.
-fn adapter() -> Option<&'static Wgpu> {
-    static DEVICE: OnceLock<Option<Wgpu>> = OnceLock::new();
-    let opened = DEVICE.get_or_init(|| Wgpu::open(Adapter::Number(0), None, Precision::F16).ok());
+fn adapter() -> Option<&'static Gpu> {
+    static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
+    let opened = DEVICE.get_or_init(|| wgpu::open(Adapter::Number(0), None, Precision::F16).ok());
     opened.as_ref()
 }
 
@@ -170,7 +171,7 @@ fn gpu_gives_an_image_in_f16_the_same_bits_in_any_batch() {
     let (weight, bias) = weights(&spec, true);
     let conv = b.prepare(spec, &weight, &bias).expect("a layer");
     let whole = up(b, &x);
-    let run = |x: &<Wgpu as Backend>::Tensor| {
+    let run = |x: &<Gpu as Backend>::Tensor| {
         let y = b.conv(x, &conv, None).expect("a convolution");
         b.download(&b.global_mean(&y)).expect("means").data
     };

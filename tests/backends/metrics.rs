@@ -7,7 +7,6 @@ use foil::metrics::orthogonal_set::{
 };
 use foil::metrics::validity::{Judgement, validity};
 use foil::metrics::{Matrix, MetricBackend};
-use foil::tensor::gpu::driver::Driver;
 use foil::tensor::gpu::{Gpu, Selection};
 
 use crate::host::random_values;
@@ -244,7 +243,7 @@ pub fn orthogonal_sets_are_those_of_the_host<B: MetricBackend>(b: &B) {
 }
 
 /// The device decides for itself where nothing is close.
-fn decides<D: Driver>(gpu: &Gpu<D>) {
+fn decides(gpu: &Gpu) {
     let (samples, n, d) = (20, 40, 17);
     let [z, e] = self::samples("decided", samples, n, d, false);
     let rules = Selection {

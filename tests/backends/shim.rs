@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use foil::tensor::gpu::Gpu;
 use foil::tensor::gpu::driver::{Driver, Launch, Limits};
@@ -238,22 +238,22 @@ impl Driver for ShimDriver {
 }
 
 /// The CUDA kernels, if this machine can compile and run them, with the threads of a block in one of several orders.
-pub fn device(order: u32) -> Option<&'static Gpu<ShimDriver>> {
-    static DEVICES: [OnceLock<Option<Gpu<ShimDriver>>>; 3] = [const { OnceLock::new() }; 3];
+pub fn device(order: u32) -> Option<&'static Gpu> {
+    static DEVICES: [OnceLock<Option<Gpu>>; 3] = [const { OnceLock::new() }; 3];
     let device = DEVICES[order as usize].get_or_init(|| opened(order, Precision::F32));
     device.as_ref()
 }
 
 /// The same with values that are kept as f16.
-pub fn half_device() -> Option<&'static Gpu<ShimDriver>> {
-    static DEVICE: OnceLock<Option<Gpu<ShimDriver>>> = OnceLock::new();
+pub fn half_device() -> Option<&'static Gpu> {
+    static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
     DEVICE.get_or_init(|| opened(0, Precision::F16)).as_ref()
 }
 
-fn opened(order: u32, precision: Precision) -> Option<Gpu<ShimDriver>> {
+fn opened(order: u32, precision: Precision) -> Option<Gpu> {
     let compiler = Command::new("c++").arg("--version").output();
     let can = cfg!(all(target_arch = "x86_64", target_os = "linux")) && compiler.is_ok();
-    can.then(|| Gpu::new(ShimDriver::new(order, precision)))
+    can.then(|| Gpu::new(Arc::new(ShimDriver::new(order, precision))))
 }
 
 /// What a kernel of `missing_barrier.cu` gives in one order of threads.

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use crate::cli::UsageError;
 use crate::tensor::gpu::Gpu;
-use crate::tensor::gpu::driver::Driver;
 use crate::tensor::{Activation, Array, Backend, Conv, Device, Opened, Precision, cpu};
 
 /// What was measured.
@@ -29,8 +28,7 @@ pub fn run(device: Device, json: bool) -> anyhow::Result<()> {
             multiply: None,
             convolution: convolution(&cpu)?,
         },
-        Opened::Wgpu(gpu) => of_gpu(&*gpu)?,
-        Opened::Cuda(gpu) => of_gpu(&*gpu)?,
+        Opened::Gpu(gpu) => of_gpu(&gpu)?,
     };
     if json {
         let found = serde_json::json!({
@@ -55,7 +53,7 @@ pub fn run(device: Device, json: bool) -> anyhow::Result<()> {
     ))
 }
 
-fn of_gpu<D: Driver>(gpu: &Gpu<D>) -> anyhow::Result<Speed> {
+fn of_gpu(gpu: &Gpu) -> anyhow::Result<Speed> {
     let probe = gpu.probe()?;
     Ok(Speed {
         name: gpu.describe(),

@@ -10,15 +10,13 @@ mod programs;
 pub use devices::{Found, found};
 pub use driver::CudaDriver;
 
+use std::sync::Arc;
+
 use super::Precision;
 use super::gpu::Gpu;
 
-/// An NVIDIA GPU.
-pub type Cuda = Gpu<CudaDriver>;
-
-impl Cuda {
-    /// Opens the GPU of a number in [`found`].
-    pub fn open(number: usize, precision: Precision) -> Result<Self, super::DeviceError> {
-        Ok(Gpu::new(CudaDriver::open(number, precision)?))
-    }
+/// Opens the GPU of a number in [`found`].
+pub fn open(number: usize, precision: Precision) -> Result<Gpu, super::DeviceError> {
+    let driver = CudaDriver::open(number, precision)?;
+    Ok(Gpu::new(Arc::new(driver)))
 }

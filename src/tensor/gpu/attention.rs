@@ -1,7 +1,6 @@
 //! Multi-head scaled dot-product attention: scores, softmax, mix, in launches of as many heads or queries as fit.
 
 use super::Gpu;
-use super::driver::Driver;
 use super::kernels::{ATTENTION_MIX, ATTENTION_SCORES, SOFTMAX};
 use super::pieces::pieces;
 use super::tensor::Tensor;
@@ -12,13 +11,13 @@ const TILE: usize = 16;
 /// Rows of a workgroup of the softmax.
 const ROWS: usize = 16;
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     pub(super) fn attended(
         &self,
-        qkv: &Tensor<D>,
+        qkv: &Tensor,
         attention: Attention,
-        bias: Option<&Tensor<D>>,
-    ) -> Result<Tensor<D>, TensorError> {
+        bias: Option<&Tensor>,
+    ) -> Result<Tensor, TensorError> {
         let shape = qkv.shape();
         let out = rules::attention(shape, attention, bias.map(Tensor::shape))?;
         let y = self.tensor(out)?;

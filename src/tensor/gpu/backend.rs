@@ -2,7 +2,6 @@
 
 use super::Gpu;
 use super::conv::{Packed, Target};
-use super::driver::Driver;
 use super::tensor::Tensor;
 use crate::tensor::{
     Activation, Array, Attention, Backend, Compared, Conv, Norm, Part, Pool, Precision, Resize,
@@ -10,13 +9,13 @@ use crate::tensor::{
 };
 
 /// Result of an operation that cannot refuse: what went wrong goes with the tensor.
-fn carried<D: Driver>(shape: Shape, result: Result<Tensor<D>, TensorError>) -> Tensor<D> {
+fn carried(shape: Shape, result: Result<Tensor, TensorError>) -> Tensor {
     result.unwrap_or_else(|error| Tensor::failed(shape, error))
 }
 
-impl<D: Driver> Backend for Gpu<D> {
-    type Tensor = Tensor<D>;
-    type Conv = Packed<D>;
+impl Backend for Gpu {
+    type Tensor = Tensor;
+    type Conv = Packed;
 
     fn describe(&self) -> String {
         self.driver.describe()
@@ -38,7 +37,7 @@ impl<D: Driver> Backend for Gpu<D> {
         self.driver.release();
     }
 
-    fn upload(&self, array: &Array) -> Result<Tensor<D>, TensorError> {
+    fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
         self.upload_array(array)
     }
 
@@ -47,36 +46,36 @@ impl<D: Driver> Backend for Gpu<D> {
         images: &[&[u8]],
         height: usize,
         width: usize,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         self.upload_bytes(images, rules::pixels(images, height, width)?)
     }
 
-    fn download(&self, tensor: &Tensor<D>) -> Result<Array, TensorError> {
+    fn download(&self, tensor: &Tensor) -> Result<Array, TensorError> {
         self.download_array(tensor)
     }
 
-    fn shape(&self, tensor: &Tensor<D>) -> Shape {
+    fn shape(&self, tensor: &Tensor) -> Shape {
         tensor.shape()
     }
 
-    fn select(&self, tensor: &Tensor<D>, index: usize) -> Tensor<D> {
+    fn select(&self, tensor: &Tensor, index: usize) -> Tensor {
         tensor.select(index)
     }
 
-    fn stack(&self, tensors: &[Tensor<D>]) -> Result<Tensor<D>, TensorError> {
+    fn stack(&self, tensors: &[Tensor]) -> Result<Tensor, TensorError> {
         self.stacked(tensors)
     }
 
-    fn prepare(&self, conv: Conv, weight: &Array, bias: &[f32]) -> Result<Packed<D>, TensorError> {
+    fn prepare(&self, conv: Conv, weight: &Array, bias: &[f32]) -> Result<Packed, TensorError> {
         Packed::new(self, conv, weight, bias)
     }
 
     fn conv(
         &self,
-        x: &Tensor<D>,
-        conv: &Packed<D>,
-        residual: Option<&Tensor<D>>,
-    ) -> Result<Tensor<D>, TensorError> {
+        x: &Tensor,
+        conv: &Packed,
+        residual: Option<&Tensor>,
+    ) -> Result<Tensor, TensorError> {
         let out = rules::conv(x.shape(), conv.spec())?;
         if let Some(residual) = residual {
             rules::equal("residual of a convolution", out, residual.shape())?;
@@ -86,7 +85,7 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(y)
     }
 
-    fn concat(&self, parts: &[Part<'_, Self>]) -> Result<Tensor<D>, TensorError> {
+    fn concat(&self, parts: &[Part<'_, Self>]) -> Result<Tensor, TensorError> {
         let shapes = parts
             .iter()
             .map(|part| match part {
@@ -108,13 +107,13 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(y)
     }
 
-    fn pool(&self, x: &Tensor<D>, pool: Pool) -> Result<Tensor<D>, TensorError> {
+    fn pool(&self, x: &Tensor, pool: Pool) -> Result<Tensor, TensorError> {
         let y = self.tensor(rules::pool(x.shape(), pool)?)?;
         self.pool_into(x, pool, &Target::whole(&y))?;
         Ok(y)
     }
 
-    fn global_mean(&self, x: &Tensor<D>) -> Tensor<D> {
+    fn global_mean(&self, x: &Tensor) -> Tensor {
         let shape = Shape {
             h: 1,
             w: 1,
@@ -125,112 +124,105 @@ impl<D: Driver> Backend for Gpu<D> {
 
     fn adaptive_mean(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         rows: usize,
         columns: usize,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         self.means_of_cells(x, rows, columns)
     }
 
-    fn layer_norm(&self, x: &Tensor<D>, norm: &Norm) -> Result<Tensor<D>, TensorError> {
+    fn layer_norm(&self, x: &Tensor, norm: &Norm) -> Result<Tensor, TensorError> {
         self.layer_normed(x, norm)
     }
 
     fn group_norm(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         groups: usize,
         norm: &Norm,
-        modulation: Option<&Tensor<D>>,
+        modulation: Option<&Tensor>,
         activation: Activation,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         self.group_normed(x, groups, norm, modulation, activation)
     }
 
     fn modulate(
         &self,
-        x: &Tensor<D>,
-        modulation: &Tensor<D>,
+        x: &Tensor,
+        modulation: &Tensor,
         activation: Activation,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         self.modulated(x, modulation, activation)
     }
 
     fn attention(
         &self,
-        qkv: &Tensor<D>,
+        qkv: &Tensor,
         attention: Attention,
-        bias: Option<&Tensor<D>>,
-    ) -> Result<Tensor<D>, TensorError> {
+        bias: Option<&Tensor>,
+    ) -> Result<Tensor, TensorError> {
         self.attended(qkv, attention, bias)
     }
 
-    fn add(&self, a: &Tensor<D>, b: &Tensor<D>) -> Result<Tensor<D>, TensorError> {
+    fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, TensorError> {
         self.sum(a, b)
     }
 
-    fn activate(&self, x: &Tensor<D>, activation: Activation) -> Tensor<D> {
+    fn activate(&self, x: &Tensor, activation: Activation) -> Tensor {
         carried(x.shape(), self.activated(x, activation))
     }
 
     fn affine(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         order: &[usize],
         scale: &[f32],
         shift: &[f32],
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         self.affine_map(x, order, scale, shift)
     }
 
-    fn windows(&self, x: &Tensor<D>, size: usize, shift: [usize; 2]) -> Tensor<D> {
+    fn windows(&self, x: &Tensor, size: usize, shift: [usize; 2]) -> Tensor {
         let (shape, result) = self.cut_windows(x, size, shift);
         carried(shape, result)
     }
 
-    fn unwindows(
-        &self,
-        x: &Tensor<D>,
-        size: usize,
-        shift: [usize; 2],
-        h: usize,
-        w: usize,
-    ) -> Tensor<D> {
+    fn unwindows(&self, x: &Tensor, size: usize, shift: [usize; 2], h: usize, w: usize) -> Tensor {
         let (shape, result) = self.joined_windows(x, size, shift, h, w);
         carried(shape, result)
     }
 
-    fn merge_patches(&self, x: &Tensor<D>) -> Tensor<D> {
+    fn merge_patches(&self, x: &Tensor) -> Tensor {
         let (shape, result) = self.merged_patches(x);
         carried(shape, result)
     }
 
-    fn view(&self, x: &Tensor<D>, shape: Shape) -> Result<Tensor<D>, TensorError> {
+    fn view(&self, x: &Tensor, shape: Shape) -> Result<Tensor, TensorError> {
         x.view(shape)
     }
 
-    fn upsample(&self, x: &Tensor<D>, factor: usize) -> Result<Tensor<D>, TensorError> {
+    fn upsample(&self, x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
         self.upsampled(x, factor)
     }
 
     fn resize(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         height: usize,
         width: usize,
         mode: Resize,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         self.resized(x, height, width, mode)
     }
 
     fn crop(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         top: usize,
         left: usize,
         height: usize,
         width: usize,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         self.cropped(
             x,
             [top, left],
@@ -240,17 +232,17 @@ impl<D: Driver> Backend for Gpu<D> {
 
     fn feature_distance(
         &self,
-        a: &Tensor<D>,
-        b: &Tensor<D>,
+        a: &Tensor,
+        b: &Tensor,
         head: &[f32],
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         self.distance_map(a, b, head)
     }
 
     fn mean_feature_distance(
         &self,
-        a: &Tensor<D>,
-        b: &Tensor<D>,
+        a: &Tensor,
+        b: &Tensor,
         head: &[f32],
     ) -> Result<Vec<f64>, TensorError> {
         let means = self.mean_distances(&[Compared { a, b, head }])?;
@@ -266,14 +258,14 @@ impl<D: Driver> Backend for Gpu<D> {
 
     fn all_pairs_feature_distance(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         head: &[f32],
     ) -> Result<Vec<f64>, TensorError> {
         if let Some(distances) = self.all_pairs(x, head)? {
             return Ok(distances);
         }
         // A batch that is too large for one kernel: pair after pair, waited for at the end.
-        let images: Vec<Tensor<D>> = (0..x.shape().n).map(|i| x.select(i)).collect();
+        let images: Vec<Tensor> = (0..x.shape().n).map(|i| x.select(i)).collect();
         let pairs = images.iter().enumerate().flat_map(|(i, a)| {
             let later = images[i + 1..].iter();
             later.map(move |b| Compared { a, b, head })

@@ -1,7 +1,8 @@
 //! What judges say about images, and what they say together, in one launch.
 
 use super::Gpu;
-use super::driver::{Binding, Driver};
+use super::any_driver::Buffer;
+use super::driver::Binding;
 use super::kernels::COMMITTEE;
 use super::pieces::{Piece, pieces};
 use crate::tensor::TensorError;
@@ -41,7 +42,7 @@ pub struct Totals {
     pub committee: [usize; 6],
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// `wanted` holds label and target of each image; the first judge is the classifier.
     pub fn judge(
         &self,
@@ -142,7 +143,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Reads whole numbers.
-    fn words(&self, buffer: &D::Buffer, count: usize) -> Result<Vec<usize>, TensorError> {
+    fn words(&self, buffer: &Buffer, count: usize) -> Result<Vec<usize>, TensorError> {
         let bytes = self.driver.download(buffer, 0..4 * count)?;
         let words = bytes.as_chunks::<4>().0.iter();
         Ok(words.map(|b| u32::from_ne_bytes(*b) as usize).collect())

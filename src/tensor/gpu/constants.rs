@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::driver::{Binding, Driver};
+use super::any_driver::{AnyDriver, Buffer};
+use super::driver::Binding;
 use crate::tensor::TensorError;
 
 /// Words kept at most; beyond it all are forgotten. The norms and heads of a network take a hundredth of it.
 const MOST: usize = 1 << 22;
 
 /// Words on the device.
-pub struct Constant<D: Driver> {
-    buffer: Arc<D::Buffer>,
+pub struct Constant {
+    buffer: Arc<Buffer>,
     words: usize,
 }
 
-impl<D: Driver> Constant<D> {
-    pub fn binding(&self) -> Binding<'_, D::Buffer> {
+impl Constant {
+    pub fn binding(&self) -> Binding<'_> {
         Binding {
             buffer: &self.buffer,
             bytes: 0..4 * self.words,
@@ -26,22 +27,13 @@ impl<D: Driver> Constant<D> {
 }
 
 /// Those that are on the device, by what they hold.
-pub struct Constants<D: Driver> {
-    kept: Mutex<Kept<D::Buffer>>,
+#[derive(Default)]
+pub struct Constants {
+    kept: Mutex<HashMap<Box<[u32]>, Arc<Buffer>>>,
 }
 
-type Kept<B> = HashMap<Box<[u32]>, Arc<B>>;
-
-impl<D: Driver> Default for Constants<D> {
-    fn default() -> Self {
-        Self {
-            kept: Mutex::default(),
-        }
-    }
-}
-
-impl<D: Driver> Constants<D> {
-    pub fn get(&self, driver: &D, words: &[u32]) -> Result<Constant<D>, TensorError> {
+impl Constants {
+    pub fn get(&self, driver: &dyn AnyDriver, words: &[u32]) -> Result<Constant, TensorError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let buffer = match kept.get(words) {
             Some(buffer) => Arc::clone(buffer),

@@ -3,7 +3,8 @@
 //! One input channel per group has a kernel of its own; a 1×1 window, or one that covers the whole image, is a matrix
 //! product; everything else is an implicit one. The choice depends on the layer and on the size of one image only.
 
-use super::driver::{Binding, Driver};
+use super::any_driver::Buffer;
+use super::driver::Binding;
 use super::kernels::{CONV_DENSE, CONV_DEPTHWISE, LINEAR};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -15,29 +16,29 @@ use crate::tensor::{Array, Conv, Padding, Shape, TensorError, rules};
 const TILE: usize = 64;
 
 /// Convolution weights on the device.
-pub struct Packed<D: Driver> {
+pub struct Packed {
     spec: Conv,
-    bias: D::Buffer,
-    parts: Vec<Part<D>>,
+    bias: Buffer,
+    parts: Vec<Part>,
 }
 
 /// The weights of some outputs: as many as a kernel may see at once.
-struct Part<D: Driver> {
+struct Part {
     first: usize,
     outputs: usize,
-    buffer: D::Buffer,
+    buffer: Buffer,
     bytes: usize,
 }
 
 /// Where outputs go: `channels` per pixel, of which those from `first` on are filled.
-pub struct Target<'a, D: Driver> {
-    pub tensor: &'a Tensor<D>,
+pub struct Target<'a> {
+    pub tensor: &'a Tensor,
     pub channels: usize,
     pub first: usize,
 }
 
-impl<'a, D: Driver> Target<'a, D> {
-    pub fn whole(tensor: &'a Tensor<D>) -> Self {
+impl<'a> Target<'a> {
+    pub fn whole(tensor: &'a Tensor) -> Self {
         Self {
             tensor,
             channels: tensor.shape().c,
@@ -50,13 +51,8 @@ fn is_depthwise(spec: &Conv) -> bool {
     spec.groups > 1 && spec.inputs == spec.groups
 }
 
-impl<D: Driver> Packed<D> {
-    pub fn new(
-        gpu: &Gpu<D>,
-        spec: Conv,
-        weight: &Array,
-        bias: &[f32],
-    ) -> Result<Self, TensorError> {
+impl Packed {
+    pub fn new(gpu: &Gpu, spec: Conv, weight: &Array, bias: &[f32]) -> Result<Self, TensorError> {
         rules::conv_weights(&spec, weight, bias)?;
         let mut biases = vec![0.0f32; spec.outputs];
         biases[..bias.len()].copy_from_slice(bias);
@@ -138,14 +134,14 @@ fn input_rows(spec: &Conv, h: usize, rows: &std::ops::Range<usize>) -> std::ops:
     first..end.clamp(first + 1, h.max(first + 1))
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// `activation(conv(x) + bias + residual)` into a run of channels.
     pub(super) fn conv_into(
         &self,
-        x: &Tensor<D>,
-        conv: &Packed<D>,
-        residual: Option<&Tensor<D>>,
-        target: &Target<'_, D>,
+        x: &Tensor,
+        conv: &Packed,
+        residual: Option<&Tensor>,
+        target: &Target<'_>,
     ) -> Result<(), TensorError> {
         let (spec, from) = (&conv.spec, x.shape());
         let out = rules::conv(from, spec)?;
@@ -244,10 +240,10 @@ impl<D: Driver> Gpu<D> {
     /// The same for rows `[1, rows, 1, terms]` of a matrix.
     fn linear_into(
         &self,
-        x: &Tensor<D>,
-        conv: &Packed<D>,
-        residual: Option<&Tensor<D>>,
-        target: &Target<'_, D>,
+        x: &Tensor,
+        conv: &Packed,
+        residual: Option<&Tensor>,
+        target: &Target<'_>,
     ) -> Result<(), TensorError> {
         let (spec, from) = (&conv.spec, x.shape());
         let (outputs, channels) = (spec.outputs, target.channels);
@@ -292,8 +288,8 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-impl<D: Driver> Packed<D> {
-    fn bias_binding(&self) -> Binding<'_, D::Buffer> {
+impl Packed {
+    fn bias_binding(&self) -> Binding<'_> {
         Binding {
             buffer: &self.bias,
             bytes: 0..4 * self.spec.outputs,
@@ -302,8 +298,8 @@ impl<D: Driver> Packed<D> {
     }
 }
 
-impl<D: Driver> Part<D> {
-    fn binding(&self) -> Binding<'_, D::Buffer> {
+impl Part {
+    fn binding(&self) -> Binding<'_> {
         Binding {
             buffer: &self.buffer,
             bytes: 0..self.bytes,

@@ -1,6 +1,5 @@
 //! The feature distance of LPIPS.
 
-use super::driver::Driver;
 use super::kernels::{LPIPS_DISTANCES, LPIPS_MEAN, LPIPS_PAIRS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -19,14 +18,14 @@ fn mean_of_parts(sums: &[f64], pixels: usize) -> Vec<f64> {
         .collect()
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// The map of weighted squared differences, one value per pixel.
     pub(super) fn distance_map(
         &self,
-        a: &Tensor<D>,
-        b: &Tensor<D>,
+        a: &Tensor,
+        b: &Tensor,
         head: &[f32],
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let out = rules::feature_distance(a.shape(), b.shape(), head)?;
         let y = self.tensor(out)?;
         if a.shape().is_empty() {
@@ -96,7 +95,7 @@ impl<D: Driver> Gpu<D> {
         &self,
         compared: &Compared<'_, Self>,
         map: Shape,
-        sums: &Tensor<D>,
+        sums: &Tensor,
         to: usize,
     ) -> Result<(), TensorError> {
         let Compared { a, b, head } = compared;
@@ -134,7 +133,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Pairs of f32 as the sums they stand for.
-    fn read_parts(&self, sums: &Tensor<D>) -> Result<Vec<f64>, TensorError> {
+    fn read_parts(&self, sums: &Tensor) -> Result<Vec<f64>, TensorError> {
         if sums.shape().is_empty() {
             return Ok(Vec::new());
         }
@@ -147,7 +146,7 @@ impl<D: Driver> Gpu<D> {
     /// All pairs of a batch that a kernel may see at once; `None` if it may not.
     pub(super) fn all_pairs(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         head: &[f32],
     ) -> Result<Option<Vec<f64>>, TensorError> {
         let out = rules::feature_distance(x.shape(), x.shape(), head)?;

@@ -1,7 +1,9 @@
 //! What the operations need of a GPU: memory, and kernels that run in the order in which they are launched.
 
+use std::any::Any;
 use std::ops::Range;
 
+use super::any_driver::Buffer;
 use super::kernels::Kernel;
 use crate::tensor::{Precision, TensorError};
 
@@ -19,7 +21,7 @@ pub struct Limits {
 }
 
 /// A part of a buffer that a kernel reads or writes.
-pub struct Binding<'a, B> {
+pub struct Binding<'a, B = Buffer> {
     pub buffer: &'a B,
     pub bytes: Range<usize>,
     pub writes: bool,
@@ -35,7 +37,7 @@ impl<B> Clone for Binding<'_, B> {
 }
 
 /// One launch of a kernel.
-pub struct Launch<'a, B> {
+pub struct Launch<'a, B = Buffer> {
     pub kernel: &'static Kernel,
     /// Workgroups along x, y and z.
     pub groups: [u32; 3],
@@ -48,7 +50,7 @@ pub struct Launch<'a, B> {
 /// Memory and launches of one GPU. Everything happens in the order of the calls; kernels may run later, at the latest
 /// when something is downloaded.
 pub trait Driver: Send + Sync + 'static {
-    type Buffer: Send + Sync;
+    type Buffer: Any + Send + Sync;
 
     /// Kind, name and driver of the device, as printed and stored with scores.
     fn describe(&self) -> String;

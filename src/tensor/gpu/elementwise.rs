@@ -1,15 +1,14 @@
 //! Sums, activations, per-channel affine maps.
 
-use super::driver::Driver;
 use super::kernels::{ACTIVATED, ADD, AFFINE};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
 use super::{Gpu, bits, code};
 use crate::tensor::{Activation, TensorError, rules};
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// `a + b`, with `b` repeated over pixels (`h = w = 1`) or images (`n = 1`).
-    pub(super) fn sum(&self, a: &Tensor<D>, b: &Tensor<D>) -> Result<Tensor<D>, TensorError> {
+    pub(super) fn sum(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, TensorError> {
         let (shape, other) = (a.shape(), b.shape());
         rules::add(shape, other)?;
         let y = self.tensor(shape)?;
@@ -58,9 +57,9 @@ impl<D: Driver> Gpu<D> {
 
     pub(super) fn activated(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         activation: Activation,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let shape = x.shape();
         let y = self.tensor(shape)?;
         for Piece { rows, .. } in pieces("activation", 1, shape.len(), |p| self.fits(p.rows()))? {
@@ -88,11 +87,11 @@ impl<D: Driver> Gpu<D> {
     /// `x[order[c]] · scale[c] + shift[c]`.
     pub(super) fn affine_map(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         order: &[usize],
         scale: &[f32],
         shift: &[f32],
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let shape = x.shape();
         let out = rules::affine(shape, order, scale, shift)?;
         let y = self.tensor(out)?;

@@ -2,7 +2,6 @@
 
 use super::Gpu;
 use super::conv::Target;
-use super::driver::Driver;
 use super::kernels::{CHANNELS, CROP, Kernel, PATCHES, UNWINDOWS, UPSAMPLE, WINDOWS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -19,7 +18,7 @@ struct Copy {
     windows: [usize; 2],
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// A copy kernel over `images` of `from` and `to` values each. `size` and `out` are rows, columns and channels of
     /// the image and rows and columns of the result, `count` the values that are copied for each image.
     #[allow(clippy::too_many_arguments)]
@@ -27,8 +26,8 @@ impl<D: Driver> Gpu<D> {
         &self,
         kernel: &'static Kernel,
         images: usize,
-        (x, from): (&Tensor<D>, usize),
-        (y, to): (&Tensor<D>, usize),
+        (x, from): (&Tensor, usize),
+        (y, to): (&Tensor, usize),
         size: [usize; 3],
         out: [usize; 2],
         count: usize,
@@ -57,10 +56,10 @@ impl<D: Driver> Gpu<D> {
     fn copied(
         &self,
         kernel: &'static Kernel,
-        x: &Tensor<D>,
+        x: &Tensor,
         out: Shape,
         copy: &Copy,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let from = x.shape();
         let y = self.tensor(out)?;
         if out.is_empty() {
@@ -82,11 +81,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// The pixels of `x` into a run of channels.
-    pub(super) fn copy_channels(
-        &self,
-        x: &Tensor<D>,
-        target: &Target<'_, D>,
-    ) -> Result<(), TensorError> {
+    pub(super) fn copy_channels(&self, x: &Tensor, target: &Target<'_>) -> Result<(), TensorError> {
         let from = x.shape();
         if from.is_empty() {
             return Ok(());
@@ -111,10 +106,10 @@ impl<D: Driver> Gpu<D> {
 
     pub(super) fn cut_windows(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         size: usize,
         shift: [usize; 2],
-    ) -> (Shape, Result<Tensor<D>, TensorError>) {
+    ) -> (Shape, Result<Tensor, TensorError>) {
         let Shape { n, h, w, c } = x.shape();
         let windows = [h.div_ceil(size), w.div_ceil(size)];
         let out = Shape::new(n * windows[0] * windows[1], 1, size * size, c);
@@ -129,12 +124,12 @@ impl<D: Driver> Gpu<D> {
 
     pub(super) fn joined_windows(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         size: usize,
         shift: [usize; 2],
         h: usize,
         w: usize,
-    ) -> (Shape, Result<Tensor<D>, TensorError>) {
+    ) -> (Shape, Result<Tensor, TensorError>) {
         let windows = [h.div_ceil(size), w.div_ceil(size)];
         let of_image = (windows[0] * windows[1]).max(1);
         let c = x.shape().c;
@@ -158,13 +153,13 @@ impl<D: Driver> Gpu<D> {
         (out, run())
     }
 
-    pub(super) fn merged_patches(&self, x: &Tensor<D>) -> (Shape, Result<Tensor<D>, TensorError>) {
+    pub(super) fn merged_patches(&self, x: &Tensor) -> (Shape, Result<Tensor, TensorError>) {
         let Shape { n, h, w, c } = x.shape();
         let out = Shape::new(n, h.div_ceil(2), w.div_ceil(2), 4 * c);
         (out, self.copied(&PATCHES, x, out, &Copy::default()))
     }
 
-    pub(super) fn upsampled(&self, x: &Tensor<D>, factor: usize) -> Result<Tensor<D>, TensorError> {
+    pub(super) fn upsampled(&self, x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
         let copy = Copy {
             size: factor,
             ..Copy::default()
@@ -174,10 +169,10 @@ impl<D: Driver> Gpu<D> {
 
     pub(super) fn cropped(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         shift: [usize; 2],
         out: Shape,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let copy = Copy {
             shift,
             ..Copy::default()
@@ -185,7 +180,7 @@ impl<D: Driver> Gpu<D> {
         self.copied(&CROP, x, out, &copy)
     }
 
-    pub(super) fn stacked(&self, tensors: &[Tensor<D>]) -> Result<Tensor<D>, TensorError> {
+    pub(super) fn stacked(&self, tensors: &[Tensor]) -> Result<Tensor, TensorError> {
         let shapes: Vec<Shape> = tensors.iter().map(Tensor::shape).collect();
         let y = self.tensor(rules::stack(&shapes)?)?;
         let size = y.precision().bytes();
@@ -206,7 +201,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// All values of `x` to the place `at` of `y`, by a kernel.
-    fn copy_values(&self, x: &Tensor<D>, y: &Tensor<D>, at: usize) -> Result<(), TensorError> {
+    fn copy_values(&self, x: &Tensor, y: &Tensor, at: usize) -> Result<(), TensorError> {
         let all = pieces("stack", 1, x.shape().len(), |p| self.fits(p.rows()))?;
         for Piece { rows, .. } in all {
             let from = self.reads(x, rows.clone())?;

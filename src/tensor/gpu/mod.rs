@@ -6,6 +6,7 @@
 //! the same bits in any batch. An operation whose operands are larger than a kernel may see is cut into several launches
 //! (`pieces`).
 
+mod any_driver;
 mod attention;
 mod backend;
 mod committee;
@@ -37,7 +38,9 @@ pub use selection::{Chosen, MOST_CANDIDATES, Selection};
 pub use tensor::Tensor;
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use any_driver::AnyDriver;
 use constants::{Constant, Constants};
 use counters::Counters;
 use driver::{Binding, Driver, Launch};
@@ -49,19 +52,19 @@ use super::{Activation, Precision, Shape, TensorError};
 const WORKGROUP: usize = 256;
 
 /// A GPU behind a driver.
-pub struct Gpu<D: Driver> {
-    driver: D,
-    constants: Constants<D>,
+pub struct Gpu {
+    driver: Arc<dyn AnyDriver>,
+    constants: Constants,
     counters: Counters,
 }
 
 /// An argument of a kernel, and where in it the values begin that were asked for.
-struct Argument<'a, D: Driver> {
-    binding: Binding<'a, D::Buffer>,
+struct Argument<'a> {
+    binding: Binding<'a>,
     at: usize,
 }
 
-impl<D: Driver> Argument<'_, D> {
+impl Argument<'_> {
     /// The position that lies `back` values before those asked for. Kernels count modulo 2³², so it may lie before the
     /// binding.
     fn at(&self, back: usize) -> u32 {
@@ -69,8 +72,9 @@ impl<D: Driver> Argument<'_, D> {
     }
 }
 
-impl<D: Driver> Gpu<D> {
-    pub fn new(driver: D) -> Self {
+impl Gpu {
+    /// A GPU behind a driver, which others may share.
+    pub fn new(driver: Arc<impl Driver>) -> Self {
         Self {
             driver,
             constants: Constants::default(),
@@ -83,21 +87,22 @@ impl<D: Driver> Gpu<D> {
         self.counters.get()
     }
 
-    pub fn driver(&self) -> &D {
-        &self.driver
+    /// The most bytes of the device's memory that were ever held at once.
+    pub fn peak(&self) -> u64 {
+        self.driver.peak()
     }
 
     /// An activation with any content.
-    fn tensor(&self, shape: Shape) -> Result<Tensor<D>, TensorError> {
+    fn tensor(&self, shape: Shape) -> Result<Tensor, TensorError> {
         self.tensor_of(shape, self.driver.precision())
     }
 
     /// The same for what kernels hand to each other, or to the host, in f32 on every device.
-    fn scratch(&self, shape: Shape) -> Result<Tensor<D>, TensorError> {
+    fn scratch(&self, shape: Shape) -> Result<Tensor, TensorError> {
         self.tensor_of(shape, Precision::F32)
     }
 
-    fn tensor_of(&self, shape: Shape, precision: Precision) -> Result<Tensor<D>, TensorError> {
+    fn tensor_of(&self, shape: Shape, precision: Precision) -> Result<Tensor, TensorError> {
         if shape.is_empty() {
             return Ok(Tensor::empty(shape));
         }
@@ -114,10 +119,10 @@ impl<D: Driver> Gpu<D> {
 
     fn argument<'a>(
         &self,
-        tensor: &'a Tensor<D>,
+        tensor: &'a Tensor,
         values: Range<usize>,
         writes: bool,
-    ) -> Result<Argument<'a, D>, TensorError> {
+    ) -> Result<Argument<'a>, TensorError> {
         let size = tensor.precision().bytes();
         let first = size * (tensor.offset() + values.start);
         let start = first - first % self.driver.limits().alignment;
@@ -136,24 +141,24 @@ impl<D: Driver> Gpu<D> {
     /// Some values of a tensor that a kernel reads.
     fn reads<'a>(
         &self,
-        tensor: &'a Tensor<D>,
+        tensor: &'a Tensor,
         values: Range<usize>,
-    ) -> Result<Argument<'a, D>, TensorError> {
+    ) -> Result<Argument<'a>, TensorError> {
         self.argument(tensor, values, false)
     }
 
     /// Some values of a tensor that a kernel writes.
     fn writes<'a>(
         &self,
-        tensor: &'a Tensor<D>,
+        tensor: &'a Tensor,
         values: Range<usize>,
-    ) -> Result<Argument<'a, D>, TensorError> {
+    ) -> Result<Argument<'a>, TensorError> {
         self.argument(tensor, values, true)
     }
 
     /// Words that a kernel reads; equal ones are uploaded once.
-    fn constant(&self, words: &[u32]) -> Result<Constant<D>, TensorError> {
-        self.constants.get(&self.driver, words)
+    fn constant(&self, words: &[u32]) -> Result<Constant, TensorError> {
+        self.constants.get(&*self.driver, words)
     }
 
     /// Workgroups along x and y, of which there are at least `count`.
@@ -167,7 +172,7 @@ impl<D: Driver> Gpu<D> {
         kernel: &'static Kernel,
         [x, y, z]: [usize; 3],
         params: &[u32],
-        bindings: &[Binding<'_, D::Buffer>],
+        bindings: &[Binding<'_>],
     ) -> Result<(), TensorError> {
         let most = self.driver.limits().groups;
         if [x, y, z].iter().any(|&side| side > most) {
@@ -182,7 +187,7 @@ impl<D: Driver> Gpu<D> {
             params,
             bindings,
         };
-        self.counters.add::<D>(&launch);
+        self.counters.add(&launch);
         self.driver.launch(&launch)
     }
 
@@ -192,7 +197,7 @@ impl<D: Driver> Gpu<D> {
         kernel: &'static Kernel,
         count: usize,
         params: &[u32],
-        bindings: &[Binding<'_, D::Buffer>],
+        bindings: &[Binding<'_>],
     ) -> Result<(), TensorError> {
         let [x, y] = self.grid(count.div_ceil(WORKGROUP));
         self.launch(kernel, [x, y, 1], params, bindings)

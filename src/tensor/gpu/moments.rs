@@ -1,7 +1,6 @@
 //! Running sums of features and of their products, kept on the device in two f32 each.
 
 use super::Gpu;
-use super::driver::Driver;
 use super::kernels::{MOMENTS_PRODUCTS, MOMENTS_SUMS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -11,23 +10,23 @@ use crate::tensor::{Precision, Shape, TensorError};
 const TILE: usize = 16;
 
 /// What was summed so far of `d` features.
-pub struct FeatureSums<D: Driver> {
+pub struct FeatureSums {
     d: usize,
     rows: usize,
-    sums: Tensor<D>,
-    products: Tensor<D>,
+    sums: Tensor,
+    products: Tensor,
 }
 
-impl<D: Driver> FeatureSums<D> {
+impl FeatureSums {
     /// Rows summed so far.
     pub fn rows(&self) -> usize {
         self.rows
     }
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// Sums of no rows.
-    pub fn feature_sums(&self, d: usize) -> Result<FeatureSums<D>, TensorError> {
+    pub fn feature_sums(&self, d: usize) -> Result<FeatureSums, TensorError> {
         Ok(FeatureSums {
             d,
             rows: 0,
@@ -37,7 +36,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Adds rows of `d` features, in their order.
-    pub fn add_features(&self, to: &mut FeatureSums<D>, rows: &[f32]) -> Result<(), TensorError> {
+    pub fn add_features(&self, to: &mut FeatureSums, rows: &[f32]) -> Result<(), TensorError> {
         let d = to.d;
         if rows.is_empty() || d == 0 {
             return Ok(());
@@ -54,7 +53,7 @@ impl<D: Driver> Gpu<D> {
         Ok(())
     }
 
-    fn add_piece(&self, to: &FeatureSums<D>, x: &Tensor<D>, fresh: u32) -> Result<(), TensorError> {
+    fn add_piece(&self, to: &FeatureSums, x: &Tensor, fresh: u32) -> Result<(), TensorError> {
         let (d, rows) = (to.d, x.shape().n);
         let from = self.reads(x, 0..rows * d)?;
         let sums = self.writes(&to.sums, 0..2 * d)?;
@@ -76,12 +75,12 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// The sums `[d]`, and the products `[d, d]` of which those on and below the diagonal are meant.
-    pub fn read_sums(&self, of: &FeatureSums<D>) -> Result<(Vec<f64>, Vec<f64>), TensorError> {
+    pub fn read_sums(&self, of: &FeatureSums) -> Result<(Vec<f64>, Vec<f64>), TensorError> {
         let d = of.d;
         if of.rows == 0 {
             return Ok((vec![0.0; d], vec![0.0; d * d]));
         }
-        let read = |tensor: &Tensor<D>| -> Result<Vec<f64>, TensorError> {
+        let read = |tensor: &Tensor| -> Result<Vec<f64>, TensorError> {
             let flat = tensor.view(Shape::new(1, 1, 1, tensor.shape().len()))?;
             let values = self.download_array(&flat)?.data;
             let pairs = values.as_chunks::<2>().0.iter();

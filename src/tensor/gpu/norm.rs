@@ -1,6 +1,5 @@
 //! Layer and group norms, and scales and shifts of each image's own.
 
-use super::driver::Driver;
 use super::kernels::{Kernel, NORM_LAYER, NORM_MODULATE, NORM_NORMALISE, NORM_STATISTICS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -46,12 +45,8 @@ impl Params {
     }
 }
 
-impl<D: Driver> Gpu<D> {
-    pub(super) fn layer_normed(
-        &self,
-        x: &Tensor<D>,
-        norm: &Norm,
-    ) -> Result<Tensor<D>, TensorError> {
+impl Gpu {
+    pub(super) fn layer_normed(&self, x: &Tensor, norm: &Norm) -> Result<Tensor, TensorError> {
         let shape = x.shape();
         rules::norm("layer norm", shape, norm, 1)?;
         let y = self.tensor(shape)?;
@@ -88,12 +83,12 @@ impl<D: Driver> Gpu<D> {
 
     pub(super) fn group_normed(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         groups: usize,
         norm: &Norm,
-        modulation: Option<&Tensor<D>>,
+        modulation: Option<&Tensor>,
         activation: Activation,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let shape = x.shape();
         rules::norm("group norm", shape, norm, groups)?;
         if let Some(m) = modulation {
@@ -147,10 +142,10 @@ impl<D: Driver> Gpu<D> {
 
     pub(super) fn modulated(
         &self,
-        x: &Tensor<D>,
-        modulation: &Tensor<D>,
+        x: &Tensor,
+        modulation: &Tensor,
         activation: Activation,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         rules::modulation("modulation", x.shape(), modulation.shape())?;
         self.mapped(&NORM_MODULATE, x, modulation, activation)
     }
@@ -159,10 +154,10 @@ impl<D: Driver> Gpu<D> {
     fn mapped(
         &self,
         kernel: &'static Kernel,
-        x: &Tensor<D>,
-        maps: &Tensor<D>,
+        x: &Tensor,
+        maps: &Tensor,
         activation: Activation,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let shape = x.shape();
         let y = self.tensor(shape)?;
         if shape.is_empty() {

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::Gpu;
 use super::conv::Target;
-use super::driver::Driver;
 use super::kernels::{Kernel, POOL_CELL, POOL_LARGEST, POOL_MEAN};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -19,13 +18,13 @@ struct Window {
     count_padding: bool,
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// Pools into a run of channels of a larger output.
     pub(super) fn pool_into(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         pool: Pool,
-        target: &Target<'_, D>,
+        target: &Target<'_>,
     ) -> Result<(), TensorError> {
         let (from, out) = (x.shape(), rules::pool(x.shape(), pool)?);
         let (kernel, count_padding) = match pool.kind {
@@ -50,10 +49,10 @@ impl<D: Driver> Gpu<D> {
     /// Means over the cells of a `rows × columns` grid.
     pub(super) fn means_of_cells(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         rows: usize,
         columns: usize,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let from = x.shape();
         let y = self.tensor(rules::adaptive_mean(from, rows, columns)?)?;
         let window = Window {
@@ -72,10 +71,10 @@ impl<D: Driver> Gpu<D> {
     /// `read` says which rows of the input some rows of the output need.
     fn pool_rows(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         out: Shape,
         window: &Window,
-        target: &Target<'_, D>,
+        target: &Target<'_>,
         read: impl Fn(&Range<usize>) -> Range<usize>,
     ) -> Result<(), TensorError> {
         let from = x.shape();

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use super::driver::Driver;
 use super::kernels::{Kernel, PROBE_COPY, PROBE_MULTIPLY};
 use super::{Gpu, WORKGROUP};
 use crate::tensor::{Shape, TensorError};
@@ -23,7 +22,7 @@ const ROUNDS: usize = 64;
 /// A measurement takes at least so many seconds.
 const SECONDS: f64 = 0.3;
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// Measures for a second or two.
     pub fn probe(&self) -> Result<Probe, TensorError> {
         let mut values = BYTES / 4;

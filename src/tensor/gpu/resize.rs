@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::Gpu;
 use super::constants::Constant;
-use super::driver::Driver;
 use super::kernels::{Kernel, RESIZE_COLUMNS, RESIZE_HALF_PIXEL, RESIZE_ROWS, RESIZE_TF1};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -34,14 +33,14 @@ fn filter_table(filters: &[Filter]) -> Vec<u32> {
     table
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     pub(super) fn resized(
         &self,
-        x: &Tensor<D>,
+        x: &Tensor,
         height: usize,
         width: usize,
         mode: Resize,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let from = x.shape();
         let out = rules::resize(from, height, width)?;
         if out.is_empty() {
@@ -63,7 +62,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Columns first, then rows.
-    fn filtered(&self, x: &Tensor<D>, out: Shape) -> Result<Tensor<D>, TensorError> {
+    fn filtered(&self, x: &Tensor, out: Shape) -> Result<Tensor, TensorError> {
         let from = x.shape();
         let (ys, xs) = (
             triangle_filters(from.h, out.h),
@@ -83,11 +82,11 @@ impl<D: Driver> Gpu<D> {
     fn resampled(
         &self,
         kernel: &'static Kernel,
-        x: &Tensor<D>,
+        x: &Tensor,
         out: Shape,
-        tables: &[Constant<D>; 2],
+        tables: &[Constant; 2],
         read: impl Fn(&Range<usize>) -> Range<usize>,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let from = x.shape();
         let y = self.tensor(out)?;
         let rows = |piece: &Piece| match piece.images() {

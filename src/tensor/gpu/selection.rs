@@ -1,7 +1,6 @@
 //! Orthogonal and complementary sets of many samples, in two f32.
 
 use super::Gpu;
-use super::driver::Driver;
 use super::kernels::{ORTHOGONAL_CHOOSE, ORTHOGONAL_GRAM, ORTHOGONAL_LENGTHS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -38,7 +37,7 @@ fn two(value: f64) -> [u32; 2] {
     [high, (value - f64::from(high)) as f32].map(f32::to_bits)
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// The sets of all samples of `[samples, d]` originals and `[samples, n, d]` candidates, at most
     /// [`MOST_CANDIDATES`] each; `None` where a decision is too close for the device.
     pub fn choose(
@@ -69,7 +68,7 @@ impl<D: Driver> Gpu<D> {
         rules: &Selection,
     ) -> Result<Vec<Option<Chosen>>, TensorError> {
         let &Selection { n, d, .. } = rules;
-        let upload = |values: &[f32]| -> Result<Tensor<D>, TensorError> {
+        let upload = |values: &[f32]| -> Result<Tensor, TensorError> {
             let buffer = self.driver.upload(bytemuck::cast_slice(values))?;
             let shape = Shape::new(1, 1, 1, values.len());
             Ok(Tensor::new(shape, Precision::F32, buffer))

@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use super::driver::Driver;
+use super::any_driver::Buffer;
 use crate::tensor::{Precision, Shape, TensorError, rules};
 
 /// An NHWC activation. Clones, views and single images of a batch share one buffer.
-pub struct Tensor<D: Driver> {
-    storage: Storage<D>,
+pub struct Tensor {
+    storage: Storage,
     /// First value in the buffer.
     offset: usize,
     shape: Shape,
     precision: Precision,
 }
 
-enum Storage<D: Driver> {
-    Buffer(Arc<D::Buffer>),
+enum Storage {
+    Buffer(Arc<Buffer>),
     /// No value at all.
     Empty,
     /// What an operation that cannot refuse came to: whoever uses it is told.
     Failed(Arc<TensorError>),
 }
 
-impl<D: Driver> Clone for Storage<D> {
+impl Clone for Storage {
     fn clone(&self) -> Self {
         match self {
             Storage::Buffer(buffer) => Storage::Buffer(Arc::clone(buffer)),
@@ -32,7 +32,7 @@ impl<D: Driver> Clone for Storage<D> {
     }
 }
 
-impl<D: Driver> Clone for Tensor<D> {
+impl Clone for Tensor {
     fn clone(&self) -> Self {
         Self {
             storage: self.storage.clone(),
@@ -41,8 +41,8 @@ impl<D: Driver> Clone for Tensor<D> {
     }
 }
 
-impl<D: Driver> Tensor<D> {
-    pub fn new(shape: Shape, precision: Precision, buffer: D::Buffer) -> Self {
+impl Tensor {
+    pub fn new(shape: Shape, precision: Precision, buffer: Buffer) -> Self {
         Self {
             storage: Storage::Buffer(Arc::new(buffer)),
             offset: 0,
@@ -84,7 +84,7 @@ impl<D: Driver> Tensor<D> {
     }
 
     /// The buffer, unless there is no value or an earlier operation failed.
-    pub fn buffer(&self) -> Result<&D::Buffer, TensorError> {
+    pub fn buffer(&self) -> Result<&Buffer, TensorError> {
         match &self.storage {
             Storage::Buffer(buffer) => Ok(buffer),
             Storage::Empty => Err(TensorError::Device(format!(

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use half::f16;
 
 use super::Gpu;
-use super::driver::Driver;
 use super::kernels::PIXELS;
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -24,9 +23,9 @@ pub(super) fn in_memory(precision: Precision, values: &[f32]) -> Cow<'_, [u8]> {
     }
 }
 
-impl<D: Driver> Gpu<D> {
+impl Gpu {
     /// The order is turned on the host: what is uploaded often are pixels, and downloaded vectors.
-    pub(super) fn upload_array(&self, array: &Array) -> Result<Tensor<D>, TensorError> {
+    pub(super) fn upload_array(&self, array: &Array) -> Result<Tensor, TensorError> {
         let shape = rules::upload(array)?;
         if shape.is_empty() {
             return Ok(Tensor::empty(shape));
@@ -42,7 +41,7 @@ impl<D: Driver> Gpu<D> {
         &self,
         images: &[&[u8]],
         shape: Shape,
-    ) -> Result<Tensor<D>, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let y = self.tensor(shape)?;
         if shape.is_empty() {
             return Ok(y);
@@ -67,7 +66,7 @@ impl<D: Driver> Gpu<D> {
         Ok(y)
     }
 
-    pub(super) fn download_array(&self, tensor: &Tensor<D>) -> Result<Array, TensorError> {
+    pub(super) fn download_array(&self, tensor: &Tensor) -> Result<Array, TensorError> {
         let shape = tensor.shape();
         let mut values = Buffer::take(shape.len());
         if !shape.is_empty() {

@@ -35,7 +35,7 @@ pub struct WgpuDriver {
 }
 
 impl WgpuDriver {
-    /// Opens an adapter; see [`super::Wgpu::open`].
+    /// Opens an adapter; see [`super::open`].
     pub fn open(
         which: Adapter,
         binding: Option<usize>,

@@ -13,20 +13,18 @@ mod recorder;
 pub use adapters::{Adapter, Found, adapters};
 pub use driver::WgpuDriver;
 
+use std::sync::Arc;
+
 use super::Precision;
 use super::gpu::Gpu;
 
-/// A GPU over wgpu.
-pub type Wgpu = Gpu<WgpuDriver>;
-
-impl Wgpu {
-    /// Opens an adapter. `binding` lowers the number of bytes that a kernel may see at once, to try out how a device
-    /// with smaller limits computes.
-    pub fn open(
-        which: Adapter,
-        binding: Option<usize>,
-        precision: Precision,
-    ) -> Result<Self, super::DeviceError> {
-        Ok(Gpu::new(WgpuDriver::open(which, binding, precision)?))
-    }
+/// Opens an adapter. `binding` lowers the number of bytes that a kernel may see at once, to try out how a device with
+/// smaller limits computes.
+pub fn open(
+    which: Adapter,
+    binding: Option<usize>,
+    precision: Precision,
+) -> Result<Gpu, super::DeviceError> {
+    let driver = WgpuDriver::open(which, binding, precision)?;
+    Ok(Gpu::new(Arc::new(driver)))
 }
