@@ -384,7 +384,7 @@ fn main() {
                 report(&name, &b, peak);
             }
             Opened::Gpu(b) => of_gpu(&name, &b, || match devices::open(&name).1 {
-                Opened::Gpu(b) => *b,
+                Opened::Gpu(b) => b,
                 _ => unreachable!("a name of a GPU"),
             }),
         }

@@ -30,7 +30,7 @@ macro_rules! on_each_device {
         for (name, device) in devices::opened() {
             match &device {
                 foil::tensor::Opened::Cpu(b) => { $($run($c, &name, b);)* }
-                foil::tensor::Opened::Gpu(b) => { $($run($c, &name, &**b);)* }
+                foil::tensor::Opened::Gpu(b) => { $($run($c, &name, b);)* }
             }
         }
     };

@@ -42,7 +42,7 @@ pub fn run(args: &ConformanceArgs) -> anyhow::Result<bool> {
     let opened = args.device.open(Precision::F32);
     match opened.map_err(|e| UsageError(e.to_string()))?.1 {
         Opened::Cpu(cpu) => run_on(args, &cpu),
-        Opened::Gpu(gpu) => run_on(args, &*gpu),
+        Opened::Gpu(gpu) => run_on(args, &gpu),
     }
 }
 

@@ -364,7 +364,7 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
     let progress = &mut progress;
     let outcome = match opened {
         Opened::Cpu(cpu) => score::score(&cpu, &registry, inputs, &settings, place, progress),
-        Opened::Gpu(gpu) => score::score(&*gpu, &registry, inputs, &settings, place, progress),
+        Opened::Gpu(gpu) => score::score(&gpu, &registry, inputs, &settings, place, progress),
     };
     bar.finish();
     let outcome = outcome.map_err(|error| match error {

@@ -43,7 +43,7 @@ pub struct DeviceInfo {
 /// A device that is ready to compute.
 pub enum Opened {
     Cpu(super::cpu::Cpu),
-    Gpu(Box<Gpu>),
+    Gpu(Gpu),
 }
 
 /// All kinds of devices, with what is known of each.
@@ -88,7 +88,7 @@ fn automatic(precision: Precision) -> (Device, Opened, String) {
         match cuda::open(0, precision) {
             Ok(opened) => {
                 let why = format!("an NVIDIA GPU: {}", gpu.describe());
-                return (Device::Cuda(0), Opened::Gpu(Box::new(opened)), why);
+                return (Device::Cuda(0), Opened::Gpu(opened), why);
             }
             Err(error) => but = format!("; {error}"),
         }
@@ -99,7 +99,7 @@ fn automatic(precision: Precision) -> (Device, Opened, String) {
             Ok(opened) => {
                 let why = format!("the first GPU: {}{but}", found[i].name);
                 let device = Device::Wgpu(Adapter::Number(i));
-                return (device, Opened::Gpu(Box::new(opened)), why);
+                return (device, Opened::Gpu(opened), why);
             }
             Err(error) => but += &format!("; {error}"),
         }
@@ -121,11 +121,11 @@ impl Device {
             Device::Cpu => asked(Opened::Cpu(super::cpu::Cpu)),
             Device::Wgpu(adapter) => {
                 let gpu = wgpu::open(adapter, None, precision)?;
-                asked(Opened::Gpu(Box::new(gpu)))
+                asked(Opened::Gpu(gpu))
             }
             Device::Cuda(number) => {
                 let gpu = cuda::open(number, precision)?;
-                asked(Opened::Gpu(Box::new(gpu)))
+                asked(Opened::Gpu(gpu))
             }
         };
         match (precision, opened) {

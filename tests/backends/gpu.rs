@@ -300,3 +300,25 @@ fn gpu_that_is_lost_says_so_to_whoever_asks() {
         }
     }
 }
+
+#[test]
+fn gpu_refuses_tensors_of_another_device() {
+    let open = || wgpu::open(Adapter::Number(0), None, Precision::F32);
+    let (Ok(one), Ok(other)) = (open(), open()) else {
+        println!("skipped: this machine has no adapter");
+        return;
+    };
+    let x = random("x", [1, 3, 4, 4]);
+    let (mine, foreign) = (up(&one, &x), up(&other, &x));
+    for refused in [
+        one.download(&foreign).err(),
+        one.add(&mine, &foreign).err(),
+        // An operation that cannot refuse: whoever looks at the result is told.
+        one.download(&one.activate(&foreign, Activation::Relu))
+            .err(),
+    ] {
+        let message = refused.expect("another device").to_string();
+        assert!(message.contains("another device"), "{message}");
+    }
+    assert_eq!(other.download(&foreign).expect("its own"), x);
+}

@@ -1,5 +1,5 @@
 //! Memory that is kept: large slabs from the system, cut into pieces that join their free neighbours again when they
-//! are given back. Slabs that are kept lie on huge pages where the system allows it: the kernels of this room touch another
+//! are given back. Those of activations lie on huge pages where the system allows it: the kernels of this room touch another
 //! page with every pixel they write.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,13 +22,24 @@ pub struct Arena {
     held: usize,
     live: usize,
     most_live: usize,
-    /// Whether slabs are kept when they are empty.
+    /// Whether as many empty slabs are kept as were ever in use, or one.
     keeps: bool,
+    huge: bool,
 }
 
 impl Arena {
-    /// An arena that keeps about as much as was ever in use at once, or one that keeps no empty slabs.
-    pub const fn new(keeps: bool) -> Self {
+    /// An arena of what comes and goes. It keeps about as much as was ever in use at once, on huge pages.
+    pub const fn passing() -> Self {
+        Self::new(true, true)
+    }
+
+    /// An arena of what lasts. It keeps one empty slab, for the weights of a training, which are packed anew in every
+    /// step. Small pages: a short run ends sooner, because systems take longer to give large ones.
+    pub const fn lasting() -> Self {
+        Self::new(false, false)
+    }
+
+    const fn new(keeps: bool, huge: bool) -> Self {
         Self {
             slabs: BTreeMap::new(),
             free: BTreeMap::new(),
@@ -37,6 +48,7 @@ impl Arena {
             live: 0,
             most_live: 0,
             keeps,
+            huge,
         }
     }
 
@@ -49,10 +61,11 @@ impl Arena {
             Some(piece) => piece,
             None => {
                 // Slabs that are empty are all too small. They are kept only if there is room for both.
-                if self.held + size > self.most_live.max(self.live + size) / 4 * 5 {
+                let wanted = slab_size(size)?;
+                if self.held + wanted > self.most_live.max(self.live + wanted) / 4 * 5 {
                     self.release_empty();
                 }
-                let slab = self.map(size)?;
+                let slab = self.map(wanted, size)?;
                 let start = slab.start.as_ptr() as usize;
                 self.held += slab.size;
                 let room = slab.size;
@@ -67,7 +80,8 @@ impl Arena {
         }
         self.live += size;
         self.most_live = self.most_live.max(self.live);
-        let (&first, slab) = self.slabs.range(..=start).next_back()?;
+        let slab = self.slabs.range(..=start).next_back();
+        let (&first, slab) = slab.expect("every piece lies in a slab");
         // SAFETY: the piece lies inside this slab.
         Some(unsafe { slab.start.add(start - first) })
     }
@@ -77,7 +91,12 @@ impl Arena {
         let (mut start, mut room) = (piece.as_ptr() as usize, size);
         self.live -= size;
         let slab = self.slabs.range(..=start).next_back();
-        let (first, slab_size) = slab.map_or((start, room), |(&first, slab)| (first, slab.size));
+        let (
+            &first,
+            &Slab {
+                size: slab_size, ..
+            },
+        ) = slab.expect("every piece lies in a slab");
         // Neighbours of other slabs may touch by chance and must not be joined.
         let end = first + slab_size;
         if let Some((&before, &size)) = self.free.range(first..start).next_back()
@@ -92,10 +111,14 @@ impl Arena {
             self.remove(start + room, size);
             room += size;
         }
-        // More than was ever in use is kept for bad fits.
-        let enough = self.held - slab_size >= self.most_live / 4 * 5;
+        let enough = if self.keeps {
+            // More than was ever in use is kept for bad fits.
+            self.held - slab_size >= self.most_live / 4 * 5
+        } else {
+            self.slabs.len() > 1 || slab_size > SLAB
+        };
         if room == slab_size
-            && (enough || !self.keeps)
+            && enough
             && let Some(slab) = self.slabs.remove(&first)
         {
             self.held -= slab.size;
@@ -104,15 +127,14 @@ impl Arena {
         }
     }
 
-    /// A slab with room for `size` bytes; a smaller one where the system is short of memory.
-    fn map(&mut self, size: usize) -> Option<Slab> {
-        // What is touched once, like weights, is on small pages: systems take longer to give large ones.
-        let huge = self.keeps;
-        if let Some(slab) = Slab::new(size.max(SLAB), huge) {
+    /// A slab of `wanted` bytes; one with room for `size` where the system is short of memory.
+    fn map(&mut self, wanted: usize, size: usize) -> Option<Slab> {
+        let huge = self.huge;
+        if let Some(slab) = Slab::new(wanted, huge) {
             return Some(slab);
         }
         self.release_empty();
-        Slab::new(size.max(SLAB), huge).or_else(|| Slab::new(size, huge))
+        Slab::new(wanted, huge).or_else(|| Slab::new(size, huge))
     }
 
     /// Gives empty slabs back to the system, and begins anew to learn how much is in use at once.
@@ -130,7 +152,7 @@ impl Arena {
         }
     }
 
-    /// Bytes of all slabs.
+    /// Bytes of all slabs, whether they were ever touched or not.
     pub fn held(&self) -> usize {
         self.held
     }
@@ -144,6 +166,13 @@ impl Arena {
         self.free.remove(&start);
         self.by_size.remove(&(size, start));
     }
+}
+
+/// Bytes of a slab that is to hold a piece.
+fn slab_size(piece: usize) -> Option<usize> {
+    let size = piece.max(SLAB).checked_next_multiple_of(HUGE_PAGE)?;
+    // What Rust can have a slice of.
+    (size <= isize::MAX as usize / 2).then_some(size)
 }
 
 /// Zeroed memory from the system, which has it back when the slab is dropped.
@@ -181,9 +210,14 @@ impl Slab {
             .cast::<u8>()
             .wrapping_add(address.cast::<u8>().align_offset(HUGE_PAGE));
         #[cfg(target_os = "linux")]
-        if huge {
+        {
+            let advice = if huge {
+                libc::MADV_HUGEPAGE
+            } else {
+                libc::MADV_NOHUGEPAGE
+            };
             // SAFETY: advice about memory that this slab owns; it may be declined.
-            unsafe { libc::madvise(start.cast(), size, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(start.cast(), size, advice) };
         }
         #[cfg(not(target_os = "linux"))]
         let _ = huge;
@@ -239,7 +273,7 @@ mod tests {
     /// with its slab.
     #[test]
     fn growing_pieces_do_not_pile_up() {
-        let mut arena = Arena::new(true);
+        let mut arena = Arena::passing();
         for megabytes in [100, 110, 120, 120, 120] {
             let size = megabytes << 20;
             let piece = arena.take(size).unwrap();
@@ -249,10 +283,68 @@ mod tests {
         }
     }
 
+    #[test]
+    fn of_what_lasts_one_ordinary_slab_is_kept() {
+        let mut arena = Arena::lasting();
+        let pieces = [LINE, SLAB, SLAB + LINE].map(|size| (arena.take(size).unwrap(), size));
+        assert_eq!(arena.held, 2 * SLAB + SLAB + HUGE_PAGE);
+        for (piece, size) in pieces {
+            arena.give(piece, size);
+        }
+        assert_eq!((arena.held, arena.live), (SLAB, 0));
+        let again = arena.take(LINE).unwrap();
+        assert_eq!(arena.held, SLAB);
+        arena.give(again, LINE);
+        let large = arena.take(3 * SLAB).unwrap();
+        arena.give(large, 3 * SLAB);
+        assert_eq!((arena.held, arena.free.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused_and_the_rest_goes_on() {
+        let mut arena = Arena::passing();
+        let kept = arena.take(LINE).unwrap();
+        for size in [1 << 60, isize::MAX as usize / LINE * LINE] {
+            assert!(arena.take(size).is_none());
+            assert_eq!((arena.held, arena.live), (SLAB, LINE));
+        }
+        let more = arena.take(LINE).unwrap();
+        assert_ne!(kept, more);
+        arena.give(kept, LINE);
+        arena.give(more, LINE);
+        assert_eq!(arena.live, 0);
+    }
+
+    /// Which pages the system was asked for, as Linux tells.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn activations_lie_on_huge_pages_and_weights_on_small_ones() {
+        let Ok(before) = std::fs::read_to_string("/proc/self/smaps") else {
+            println!("skipped: this system does not tell");
+            return;
+        };
+        if !before.contains("VmFlags:")
+            || !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists()
+        {
+            println!("skipped: this system has no huge pages, or does not tell");
+            return;
+        }
+        for (mut arena, flag) in [(Arena::passing(), " hg"), (Arena::lasting(), " nh")] {
+            let piece = arena.take(LINE).unwrap();
+            let mark = format!("{:x}-", piece.as_ptr() as usize);
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            // Advice makes a mapping of its own of the slab.
+            let own = maps.split_once(&mark).expect("the slab's mapping").1;
+            let flags = own.lines().find(|line| line.starts_with("VmFlags:"));
+            assert!(flags.unwrap().contains(flag), "{flags:?}");
+            arena.give(piece, LINE);
+        }
+    }
+
     /// Takes and gives pieces of many sizes in a mixed order; they must not overlap, and nothing may be lost.
     #[test]
     fn pieces_are_apart_and_join_again() {
-        let mut arena = Arena::new(true);
+        let mut arena = Arena::passing();
         let mut state = 12345u64;
         let mut random = |below: usize| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(99);

@@ -20,9 +20,9 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 /// Activations and scratch, which come and go.
-static PASSING: Mutex<Arena> = Mutex::new(Arena::new(true));
+static PASSING: Mutex<Arena> = Mutex::new(Arena::passing());
 /// Weights, which last as long as their network and would lie in the way of the others.
-static LASTING: Mutex<Arena> = Mutex::new(Arena::new(false));
+static LASTING: Mutex<Arena> = Mutex::new(Arena::lasting());
 
 /// Gives memory that no tensor uses back to the system.
 pub fn release() {
@@ -30,7 +30,7 @@ pub fn release() {
     arena.unwrap_or_else(PoisonError::into_inner).release();
 }
 
-/// Bytes of memory held for activations and scratch, and for weights.
+/// Bytes of memory asked of the system for activations and scratch, and for weights.
 pub fn memory() -> [usize; 2] {
     [&PASSING, &LASTING].map(|arena| {
         let arena = arena.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,14 +65,20 @@ impl Buffer {
     }
 
     fn from_arena(arena: &'static Mutex<Arena>, len: usize) -> Self {
-        // A panic elsewhere cannot leave an arena half changed.
-        let mut locked = arena.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(size) = size(len) else {
             panic!("a tensor of {len} values does not fit in memory");
         };
-        let Some(start) = locked.take(size) else {
+        // A panic elsewhere cannot leave an arena half changed.
+        let take = || {
+            let mut arena = arena.lock().unwrap_or_else(PoisonError::into_inner);
+            arena.take(size)
+        };
+        // What the arena of activations keeps may be enough.
+        let Some(start) = take().or_else(|| {
+            release();
+            take()
+        }) else {
             // As every other allocation of the program fails: it ends with a message.
-            drop(locked);
             let layout = Layout::from_size_align(size, LINE);
             handle_alloc_error(layout.unwrap_or(Layout::new::<f32>()));
         };

@@ -35,6 +35,8 @@ impl Backend for Gpu {
     fn release(&self) {
         self.constants.clear();
         self.driver.release();
+        // What went through the host's memory on its way.
+        crate::tensor::cpu::buffer::release();
     }
 
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {

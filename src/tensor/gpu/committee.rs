@@ -1,8 +1,7 @@
 //! What judges say about images, and what they say together, in one launch.
 
 use super::Gpu;
-use super::any_driver::Buffer;
-use super::driver::Binding;
+use super::any_driver::{AnyBinding, AnyBuffer};
 use super::kernels::COMMITTEE;
 use super::pieces::{Piece, pieces};
 use crate::tensor::TensorError;
@@ -104,7 +103,7 @@ impl Gpu {
         let wanted = self.driver.upload(bytemuck::cast_slice(wanted))?;
         let said = self.driver.allocate(4 * images * words)?;
         let totals = self.driver.upload(&vec![0; 4 * counters])?;
-        let argument = |buffer, words: usize, writes| Binding {
+        let argument = |buffer, words: usize, writes| AnyBinding {
             buffer,
             bytes: 0..4 * words,
             writes,
@@ -143,7 +142,7 @@ impl Gpu {
     }
 
     /// Reads whole numbers.
-    fn words(&self, buffer: &Buffer, count: usize) -> Result<Vec<usize>, TensorError> {
+    fn words(&self, buffer: &AnyBuffer, count: usize) -> Result<Vec<usize>, TensorError> {
         let bytes = self.driver.download(buffer, 0..4 * count)?;
         let words = bytes.as_chunks::<4>().0.iter();
         Ok(words.map(|b| u32::from_ne_bytes(*b) as usize).collect())

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::any_driver::{AnyDriver, Buffer};
-use super::driver::Binding;
+use super::any_driver::{AnyBinding, AnyBuffer, AnyDriver};
 use crate::tensor::TensorError;
 
 /// Words kept at most; beyond it all are forgotten. The norms and heads of a network take a hundredth of it.
@@ -12,13 +11,13 @@ const MOST: usize = 1 << 22;
 
 /// Words on the device.
 pub struct Constant {
-    buffer: Arc<Buffer>,
+    buffer: Arc<AnyBuffer>,
     words: usize,
 }
 
 impl Constant {
-    pub fn binding(&self) -> Binding<'_> {
-        Binding {
+    pub fn binding(&self) -> AnyBinding<'_> {
+        AnyBinding {
             buffer: &self.buffer,
             bytes: 0..4 * self.words,
             writes: false,
@@ -29,7 +28,7 @@ impl Constant {
 /// Those that are on the device, by what they hold.
 #[derive(Default)]
 pub struct Constants {
-    kept: Mutex<HashMap<Box<[u32]>, Arc<Buffer>>>,
+    kept: Mutex<HashMap<Box<[u32]>, Arc<AnyBuffer>>>,
 }
 
 impl Constants {

@@ -3,8 +3,7 @@
 //! One input channel per group has a kernel of its own; a 1×1 window, or one that covers the whole image, is a matrix
 //! product; everything else is an implicit one. The choice depends on the layer and on the size of one image only.
 
-use super::any_driver::Buffer;
-use super::driver::Binding;
+use super::any_driver::{AnyBinding, AnyBuffer};
 use super::kernels::{CONV_DENSE, CONV_DEPTHWISE, LINEAR};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
@@ -18,7 +17,7 @@ const TILE: usize = 64;
 /// Convolution weights on the device.
 pub struct Packed {
     spec: Conv,
-    bias: Buffer,
+    bias: AnyBuffer,
     parts: Vec<Part>,
 }
 
@@ -26,7 +25,7 @@ pub struct Packed {
 struct Part {
     first: usize,
     outputs: usize,
-    buffer: Buffer,
+    buffer: AnyBuffer,
     bytes: usize,
 }
 
@@ -289,8 +288,8 @@ impl Gpu {
 }
 
 impl Packed {
-    fn bias_binding(&self) -> Binding<'_> {
-        Binding {
+    fn bias_binding(&self) -> AnyBinding<'_> {
+        AnyBinding {
             buffer: &self.bias,
             bytes: 0..4 * self.spec.outputs,
             writes: false,
@@ -299,8 +298,8 @@ impl Packed {
 }
 
 impl Part {
-    fn binding(&self) -> Binding<'_> {
-        Binding {
+    fn binding(&self) -> AnyBinding<'_> {
+        AnyBinding {
             buffer: &self.buffer,
             bytes: 0..self.bytes,
             writes: false,

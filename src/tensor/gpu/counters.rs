@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::WORKGROUP;
-use super::driver::Launch;
+use super::any_driver::AnyLaunch;
 
 /// What was launched of one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub type Counts = BTreeMap<(&'static str, &'static str), Count>;
 pub struct Counters(Mutex<Counts>);
 
 impl Counters {
-    pub fn add(&self, launch: &Launch<'_>) {
+    pub fn add(&self, launch: &AnyLaunch<'_>) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts
             .entry((launch.kernel.name, launch.kernel.entry))

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::ops::Range;
 
-use super::any_driver::Buffer;
 use super::kernels::Kernel;
 use crate::tensor::{Precision, TensorError};
 
@@ -21,7 +20,7 @@ pub struct Limits {
 }
 
 /// A part of a buffer that a kernel reads or writes.
-pub struct Binding<'a, B = Buffer> {
+pub struct Binding<'a, B> {
     pub buffer: &'a B,
     pub bytes: Range<usize>,
     pub writes: bool,
@@ -37,7 +36,7 @@ impl<B> Clone for Binding<'_, B> {
 }
 
 /// One launch of a kernel.
-pub struct Launch<'a, B = Buffer> {
+pub struct Launch<'a, B> {
     pub kernel: &'static Kernel,
     /// Workgroups along x, y and z.
     pub groups: [u32; 3],

@@ -40,10 +40,10 @@ pub use tensor::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
 
-use any_driver::AnyDriver;
+use any_driver::{AnyBinding, AnyDriver, AnyLaunch};
 use constants::{Constant, Constants};
 use counters::Counters;
-use driver::{Binding, Driver, Launch};
+use driver::Driver;
 use kernels::Kernel;
 
 use super::{Activation, Precision, Shape, TensorError};
@@ -60,7 +60,7 @@ pub struct Gpu {
 
 /// An argument of a kernel, and where in it the values begin that were asked for.
 struct Argument<'a> {
-    binding: Binding<'a>,
+    binding: AnyBinding<'a>,
     at: usize,
 }
 
@@ -129,7 +129,7 @@ impl Gpu {
         // Whole words, of which buffers are made.
         let end = (size * (tensor.offset() + values.end)).next_multiple_of(4);
         Ok(Argument {
-            binding: Binding {
+            binding: AnyBinding {
                 buffer: tensor.buffer()?,
                 bytes: start..end,
                 writes,
@@ -172,7 +172,7 @@ impl Gpu {
         kernel: &'static Kernel,
         [x, y, z]: [usize; 3],
         params: &[u32],
-        bindings: &[Binding<'_>],
+        bindings: &[AnyBinding<'_>],
     ) -> Result<(), TensorError> {
         let most = self.driver.limits().groups;
         if [x, y, z].iter().any(|&side| side > most) {
@@ -181,7 +181,7 @@ impl Gpu {
                 kernel.name, kernel.entry
             )));
         }
-        let launch = Launch {
+        let launch = AnyLaunch {
             kernel,
             groups: [x as u32, y as u32, z as u32],
             params,
@@ -197,7 +197,7 @@ impl Gpu {
         kernel: &'static Kernel,
         count: usize,
         params: &[u32],
-        bindings: &[Binding<'_>],
+        bindings: &[AnyBinding<'_>],
     ) -> Result<(), TensorError> {
         let [x, y] = self.grid(count.div_ceil(WORKGROUP));
         self.launch(kernel, [x, y, 1], params, bindings)

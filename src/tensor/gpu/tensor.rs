@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::any_driver::Buffer;
+use super::any_driver::AnyBuffer;
 use crate::tensor::{Precision, Shape, TensorError, rules};
 
 /// An NHWC activation. Clones, views and single images of a batch share one buffer.
@@ -15,7 +15,7 @@ pub struct Tensor {
 }
 
 enum Storage {
-    Buffer(Arc<Buffer>),
+    Buffer(Arc<AnyBuffer>),
     /// No value at all.
     Empty,
     /// What an operation that cannot refuse came to: whoever uses it is told.
@@ -42,7 +42,7 @@ impl Clone for Tensor {
 }
 
 impl Tensor {
-    pub fn new(shape: Shape, precision: Precision, buffer: Buffer) -> Self {
+    pub(super) fn new(shape: Shape, precision: Precision, buffer: AnyBuffer) -> Self {
         Self {
             storage: Storage::Buffer(Arc::new(buffer)),
             offset: 0,
@@ -51,7 +51,7 @@ impl Tensor {
         }
     }
 
-    pub fn empty(shape: Shape) -> Self {
+    pub(super) fn empty(shape: Shape) -> Self {
         Self {
             storage: Storage::Empty,
             offset: 0,
@@ -60,7 +60,7 @@ impl Tensor {
         }
     }
 
-    pub fn failed(shape: Shape, error: TensorError) -> Self {
+    pub(super) fn failed(shape: Shape, error: TensorError) -> Self {
         Self {
             storage: Storage::Failed(Arc::new(error)),
             offset: 0,
@@ -84,7 +84,7 @@ impl Tensor {
     }
 
     /// The buffer, unless there is no value or an earlier operation failed.
-    pub fn buffer(&self) -> Result<&Buffer, TensorError> {
+    pub(super) fn buffer(&self) -> Result<&AnyBuffer, TensorError> {
         match &self.storage {
             Storage::Buffer(buffer) => Ok(buffer),
             Storage::Empty => Err(TensorError::Device(format!(
