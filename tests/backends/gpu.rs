@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use foil::tensor::gpu::Gpu;
-use foil::tensor::gpu::driver::{Driver, Launch};
-use foil::tensor::gpu::kernels::Kernel;
+use foil::tensor::gpu::driver::{Binding, Driver, Launch};
+use foil::tensor::gpu::kernels::{Kernel, PROBE_COPY, PROBE_MULTIPLY};
+use foil::tensor::gpu::{Gpu, Tensor};
 use foil::tensor::wgpu::{self, Adapter, WgpuDriver};
 use foil::tensor::{
     Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, Precision, QkvLayout,
@@ -13,19 +13,19 @@ use foil::tensor::{
 
 use crate::conv::weights;
 use crate::host::{random, random_values, up};
+use crate::recorded;
 
 /// A GPU if there is one, else a software adapter if there is one; opened once for all cases.
 pub fn any_adapter() -> Option<&'static Gpu> {
     static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
-    let opened = DEVICE.get_or_init(|| wgpu::open(Adapter::Number(0), None, Precision::F32).ok());
+    let opened = DEVICE.get_or_init(|| recorded::open(None, Precision::F32));
     opened.as_ref()
 }
 
 /// The same with kernels that see only a few kilobytes at once, so that small tensors need several launches.
 pub fn narrow_adapter() -> Option<&'static Gpu> {
     static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
-    let opened =
-        DEVICE.get_or_init(|| wgpu::open(Adapter::Number(0), Some(1 << 17), Precision::F32).ok());
+    let opened = DEVICE.get_or_init(|| recorded::open(Some(1 << 17), Precision::F32));
     opened.as_ref()
 }
 
@@ -37,7 +37,7 @@ const MANY: [usize; 4] = [30, 12, 10, 12];
 /// The same bits from both devices.
 fn same<F>(what: &str, shape: [usize; 4], run: F)
 where
-    F: Fn(&Gpu, &<Gpu as Backend>::Tensor) -> Result<<Gpu as Backend>::Tensor, TensorError>,
+    F: Fn(&Gpu, &Tensor) -> Result<Tensor, TensorError>,
 {
     let (Some(wide), Some(narrow)) = (any_adapter(), narrow_adapter()) else {
         println!("skipped: this machine has no adapter");
@@ -156,6 +156,55 @@ fn gpu_launches_in_pieces_give_the_same_bits() {
     same("a linear layer in parts", [7, 300, 1, 1], |b, x| {
         b.conv(x, &b.prepare(spec, &weight, &bias)?, None)
     });
+}
+
+/// What a kernel of `foil devices --probe` makes of values in groups of four.
+fn probed(driver: &impl Driver, kernel: &'static Kernel, rounds: u32, x: &[f32]) -> Vec<f32> {
+    let bytes = 0..4 * x.len();
+    let from = driver.upload(bytemuck::cast_slice(x)).expect("memory");
+    let to = driver.allocate(bytes.len()).expect("memory");
+    let count = x.len() as u32 / 4;
+    let binding = |buffer, writes| Binding {
+        buffer,
+        bytes: bytes.clone(),
+        writes,
+    };
+    let launch = Launch {
+        kernel,
+        groups: [count.div_ceil(256), 1, 1],
+        params: &[count, rounds],
+        bindings: &[binding(&from, false), binding(&to, true)],
+    };
+    driver.launch(&launch).expect("a launch");
+    let y = driver.download(&to, bytes.clone()).expect("a download");
+    bytemuck::pod_collect_to_vec(&y)
+}
+
+#[test]
+fn gpu_probe_copies_and_multiplies() {
+    let x = random_values("probe", 4 * 300);
+    for precision in [Precision::F32, Precision::F16] {
+        let Some(driver) = recorded::driver(None, precision) else {
+            println!("skipped: this machine has no such adapter");
+            continue;
+        };
+        assert_eq!(probed(&*driver, &PROBE_COPY, 0, &x), x);
+        let y = probed(&*driver, &PROBE_MULTIPLY, 2, &x);
+        for (i, got) in y.iter().enumerate() {
+            let (invocation, part) = (i / 4, i % 4);
+            let first = |begin: usize| match part {
+                0 => invocation as f64,
+                _ => (begin + part) as f64,
+            };
+            let c = 0.001 * (invocation % 256) as f64;
+            let step = |a: f64, _| a * 0.999 + c;
+            let chain = |begin| (0..32).fold(first(begin), step);
+            let expected = chain(0) + chain(3);
+            let error = (f64::from(*got) - expected).abs();
+            // 32 roundings of each chain, and those of the constants.
+            assert!(error <= 1e-5 * expected, "{i}: {got}, {expected}");
+        }
+    }
 }
 
 #[test]

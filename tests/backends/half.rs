@@ -4,8 +4,7 @@
 use std::sync::OnceLock;
 
 use foil::tensor::cpu::Cpu;
-use foil::tensor::gpu::Gpu;
-use foil::tensor::wgpu::{self, Adapter};
+use foil::tensor::gpu::{Gpu, Tensor};
 use foil::tensor::{
     Activation, Array, Attention, Backend, Compared, Conv, Norm, Part, Pool, Precision, QkvLayout,
     Shape, TensorError,
@@ -13,11 +12,12 @@ use foil::tensor::{
 
 use crate::conv::weights;
 use crate::host::{random, random_values, up};
+use crate::recorded;
 
 /// A software or real adapter whose kernels have f16.
-fn adapter() -> Option<&'static Gpu> {
+pub fn adapter() -> Option<&'static Gpu> {
     static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
-    let opened = DEVICE.get_or_init(|| wgpu::open(Adapter::Number(0), None, Precision::F16).ok());
+    let opened = DEVICE.get_or_init(|| recorded::open(None, Precision::F16));
     opened.as_ref()
 }
 
@@ -171,7 +171,7 @@ fn gpu_gives_an_image_in_f16_the_same_bits_in_any_batch() {
     let (weight, bias) = weights(&spec, true);
     let conv = b.prepare(spec, &weight, &bias).expect("a layer");
     let whole = up(b, &x);
-    let run = |x: &<Gpu as Backend>::Tensor| {
+    let run = |x: &Tensor| {
         let y = b.conv(x, &conv, None).expect("a convolution");
         b.download(&b.global_mean(&y)).expect("means").data
     };

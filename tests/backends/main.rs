@@ -20,6 +20,7 @@ mod layout;
 mod metrics;
 mod norm;
 mod pool;
+mod recorded;
 mod resize;
 mod shim;
 mod transfer;

@@ -309,5 +309,6 @@ macro_rules! metrics {
 
 metrics!(cpu, Some(&foil::tensor::cpu::Cpu));
 metrics!(wgpu, crate::gpu::any_adapter());
+metrics!(wgpu_f16, crate::half::adapter());
 metrics!(shim, crate::shim::device(0));
 metrics!(nvidia, crate::cuda::device());
