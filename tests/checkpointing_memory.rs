@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foil::nets::{Unet, UnetConfig};
 use foil::tensor::Array;
-use foil::tensor::candle::{Candle, Tensor};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
 use foil::train::UnetLayout;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);

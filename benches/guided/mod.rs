@@ -2,7 +2,7 @@
 //! the verdict by the noisy image back through both networks. The values of the weights do not change the time.
 
 use foil::nets::{Unet, UnetConfig, UnetEncoder, UnetEncoderConfig};
-use foil::tensor::candle::{Candle, Tensor};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
 use foil::tensor::{Array, Backend, StateDict};
 
 /// Widths of the two networks: residual up- and down-sampling, scale-shift norms, attention on the last level.

@@ -12,6 +12,7 @@ use crate::diffusion::{Cone, ConeRule, Distance, Guidance, Strength, X0};
 use crate::explain::diffusion::{self, Made, Networks, Plan, Task};
 use crate::images::list_images;
 use crate::score::Labels;
+use crate::tensor::Device;
 use crate::weights::Registry;
 
 /// Makes counterfactuals of images by guided diffusion; defaults are the networks of the glyph world, inside the
@@ -70,6 +71,9 @@ pub struct GenerateArgs {
     /// Images at once; results do not depend on it
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     batch: u16,
+    /// Device: cpu, or cuda or cuda:N in a program built with --features cuda
+    #[arg(long, default_value = "cpu")]
+    device: Device,
     /// Folder for the images, a record of each, and manifest.csv for `foil score`
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -272,12 +276,15 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
         return Err(usage(why));
     }
     apart(&args.originals, &args.out)?;
+    let device = args.device.with_gradients();
+    let device = device.map_err(|e| usage(format!("--device: {e}")))?;
     let registry = Registry::open()?;
     let networks = Networks::open(
         &registry,
         &args.unet,
         &args.classifier,
         args.robust.as_deref(),
+        &device,
     )?;
     let labels = Labels::new(networks.labels.clone());
     let mut tasks = args.tasks(&labels)?;

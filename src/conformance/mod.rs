@@ -30,6 +30,7 @@ pub use error::ConformanceError;
 pub use report::{AreaReport, Case, GroupSummary};
 
 use crate::metrics::MetricBackend;
+use crate::tensor::candle::{Candle, Differentiable};
 use check::Check;
 use folder::Folder;
 
@@ -44,6 +45,16 @@ pub fn run<B: MetricBackend + 'static>(
     data: Source,
     backend: &B,
 ) -> Result<AreaReport> {
+    run_on(area, data, backend, &Candle)
+}
+
+/// The same, with what needs gradients on a device that has them.
+pub fn run_on<B: MetricBackend + 'static>(
+    area: &str,
+    data: Source,
+    backend: &B,
+    with_gradients: &impl Differentiable,
+) -> Result<AreaReport> {
     let Some(area) = AREAS.into_iter().find(|a| *a == area) else {
         return Err(ConformanceError::UnknownArea(area.into()));
     };
@@ -53,7 +64,7 @@ pub fn run<B: MetricBackend + 'static>(
         "vision" => vision::run(backend, &folder, &mut check)?,
         "weights" => weights::run(backend, &folder, &mut check)?,
         "bex" => bex::run(backend, &folder, &mut check)?,
-        "diffusion" => diffusion::run(backend, &folder, &mut check)?,
+        "diffusion" => diffusion::run(backend, with_gradients, &folder, &mut check)?,
         _ => nets::run(backend, &folder, &mut check)?,
     }
     folder.account_for_files(&mut check)?;

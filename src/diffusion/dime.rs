@@ -1,18 +1,16 @@
 //! DiME (Jeanneret et al. 2022): every step asks the classifier about a clean image that an inner chain of its own
 //! draws, so that a classifier of clean images guides without gradients through the UNet.
 
-use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
 use super::chain::{Noise, batch};
 use super::error::{DiffusionError, Result};
-use super::guide::{Fitting, Guide};
+use super::guide::{Denoiser, Guide};
 use super::process::{drawn, moments, noised};
 use super::schedule::Schedule;
-use super::tape::{candle_error, gradient};
-use crate::nets::Unet;
-use crate::tensor::candle::{Candle, Tensor};
-use crate::tensor::{Array, Backend};
+use super::tape::{candle_error, download, gradient, rows, upload, variable};
+use crate::tensor::Array;
+use crate::tensor::candle::Tensor;
 
 /// What the classifier's gradient is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +48,7 @@ pub trait Features: Send + Sync {
 /// Networks and settings.
 pub struct Dime<'a> {
     pub schedule: &'a Schedule,
-    pub unet: &'a Unet<Candle>,
+    pub unet: &'a dyn Denoiser,
     pub classifier: &'a dyn Guide,
     pub features: Option<&'a dyn Features>,
     pub settings: DimeSettings,
@@ -68,7 +66,7 @@ pub struct DimeStep<'a> {
 impl Loss {
     /// The loss of all images on the tape.
     fn of(self, logits: &Tensor, targets: &[usize]) -> Result<candle_core::Tensor> {
-        let classes = Candle.shape(logits).c;
+        let classes = logits.shape().c;
         let n = targets.len();
         let mut weights = vec![0.0f32; n * classes];
         for (row, &target) in targets.iter().enumerate() {
@@ -84,12 +82,12 @@ impl Loss {
             }
             weights[row * classes + column] = weight;
         }
+        let weights = rows(weights, n, logits.candle().device())?;
         let chosen = |values: &Tensor| -> candle_core::Result<candle_core::Tensor> {
-            let weights = candle_core::Tensor::from_vec(weights, (n, 1, 1, classes), &Device::Cpu)?;
             (values.candle() * weights)?.sum(3)
         };
         let loss = match self {
-            Loss::LogSoftmax => chosen(&Candle.log_softmax(logits)?).and_then(|v| v.neg()),
+            Loss::LogSoftmax => chosen(&logits.log_softmax()?).and_then(|v| v.neg()),
             Loss::Logit(_) => chosen(logits).and_then(|v| v.neg()),
             // −log σ(v) = log(1 + e^−v), without overflow: max(−v, 0) + log(1 + e^−|v|).
             Loss::LogSigmoid(_) => chosen(logits).and_then(|v| {
@@ -125,11 +123,24 @@ fn clamped(x: &Tensor) -> Result<Tensor> {
     let edge: Vec<f32> = { values.iter() }
         .map(|v| if v.abs() < 1.0 { 0.0 } else { v.signum() })
         .collect();
-    let like = |v: Vec<f32>| candle_core::Tensor::from_vec(v, x.candle().shape(), &Device::Cpu);
+    let like =
+        |v: Vec<f32>| candle_core::Tensor::from_vec(v, x.candle().shape(), x.candle().device());
     let clamped = like(inside)
         .and_then(|inside| x.candle() * inside)
         .and_then(|kept| kept + like(edge)?);
     Ok(Tensor::new(&clamped.map_err(candle_error)?)?)
+}
+
+/// Images from −1 to 1 by ImageNet's means and deviations.
+fn standardised(x: &Tensor) -> Result<Tensor> {
+    let [mean, deviation] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
+    let scale = deviation.map(|d: f32| 0.5 / d).to_vec();
+    let shift = (0..3).map(|c| (0.5 - mean[c]) / deviation[c]).collect();
+    let device = x.candle().device();
+    let (scale, shift) = (rows(scale, 1, device)?, rows(shift, 1, device)?);
+    let scaled = x.candle().broadcast_mul(&scale);
+    let moved = scaled.and_then(|scaled| scaled.broadcast_add(&shift));
+    Ok(Tensor::new(&moved.map_err(candle_error)?)?)
 }
 
 impl Dime<'_> {
@@ -248,9 +259,9 @@ impl Dime<'_> {
                 (&theirs, first),
                 |_| {},
             )?;
-            let seen = Candle.upload(&found)?;
+            let seen = upload(&found, &self.unet.device())?;
             let logits = self.classifier.logits(&seen, &vec![0.0; left.len()])?;
-            let logits = Candle.download(&logits)?;
+            let logits = download(&logits)?;
             for (k, &i) in left.iter().enumerate() {
                 images.data[i * len..(i + 1) * len].copy_from_slice(found.row(k));
                 if self.settings.loss.reached(logits.row(k), targets[i]) {
@@ -265,10 +276,9 @@ impl Dime<'_> {
         let steps: Vec<f32> = { at.iter() }
             .map(|&t| self.schedule.steps[t] as f32)
             .collect();
-        let output = self
-            .unet
-            .predict(&Candle, &Candle.upload(noisy)?, &steps, None)?;
-        moments(self.schedule, noisy, &Candle.download(&output)?, at, true)
+        let seen = upload(noisy, &self.unet.device())?;
+        let output = self.unet.predict(&seen, &steps)?;
+        moments(self.schedule, noisy, &download(&output)?, at, true)
     }
 
     fn class_gradient(
@@ -278,7 +288,7 @@ impl Dime<'_> {
         targets: &[usize],
         scale: f64,
     ) -> Result<Array> {
-        let by = Candle.variable(clean)?;
+        let by = variable(clean, &self.unet.device())?;
         let steps = vec![self.schedule.steps[t] as f32; targets.len()];
         let logits = self
             .classifier
@@ -298,22 +308,13 @@ impl Dime<'_> {
         let Some(features) = self.features.filter(|_| self.settings.perceptual != 0.0) else {
             return Ok(all);
         };
-        // ImageNet's means and deviations, of images from −1 to 1.
-        let fitting = Fitting {
-            size: None,
-            channels: Some((
-                [0, 1, 2],
-                [0.229, 0.224, 0.225].map(|s| 0.5 / s),
-                [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)].map(|(m, s)| (0.5 - m) / s),
-            )),
-        };
-        let look = |x: &Tensor| features.features(&fitting.run(&clamped(x)?)?);
-        let by = Candle.variable(clean)?;
+        let look = |x: &Tensor| features.features(&standardised(&clamped(x)?)?);
+        let by = variable(clean, &self.unet.device())?;
         let [a, b] = [
             look(&Tensor::new(by.as_tensor())?)?,
-            look(&Candle.upload(originals)?)?,
+            look(&upload(originals, &self.unet.device())?)?,
         ];
-        let values = Candle.shape(&a).image().max(1) as f64;
+        let values = a.shape().image().max(1) as f64;
         let sum = a
             .candle()
             .sub(b.candle())

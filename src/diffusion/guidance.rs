@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::cone::{Cone, length, normalise};
 use super::error::{DiffusionError, Result};
-use super::guide::Guide;
+use super::guide::{Denoiser, Guide};
 use super::process::{clean_weights, drawn, moments};
 use super::schedule::Schedule;
-use super::tape::{candle_error, gradient};
-use crate::nets::Unet;
-use crate::tensor::candle::{Candle, Tensor};
-use crate::tensor::{Array, Backend};
+use super::tape::{candle_error, download, gradient, rows, upload, variable};
+use crate::tensor::Array;
+use crate::tensor::candle::Tensor;
 
 /// What the classifier looks at, and by what its opinion is differentiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +113,7 @@ pub struct Guided {
 /// Networks and settings of a guided diffusion.
 pub struct Guider<'a> {
     pub schedule: &'a Schedule,
-    pub unet: &'a Unet<Candle>,
+    pub unet: &'a dyn Denoiser,
     /// The classifier that is explained.
     pub classifier: &'a dyn Guide,
     /// The one whose gradient is brought into the cone; the explained one itself if there is none.
@@ -123,10 +122,10 @@ pub struct Guider<'a> {
 }
 
 /// One factor per image, to be multiplied with activations.
-fn factors(values: impl Iterator<Item = f32>) -> Result<candle_core::Tensor> {
+fn factors(values: impl Iterator<Item = f32>, device: &Device) -> Result<candle_core::Tensor> {
     let values: Vec<f32> = values.collect();
     let n = values.len();
-    candle_core::Tensor::from_vec(values, (n, 1, 1, 1), &Device::Cpu).map_err(candle_error)
+    rows(values, n, device)
 }
 
 /// Log-probabilities of the targets `[n]`, and their gradient by a variable.
@@ -138,7 +137,7 @@ pub(super) fn opinion(
     by: &Var,
 ) -> Result<(Vec<f64>, Array)> {
     let logits = guide.logits(seen, steps)?;
-    let classes = Candle.shape(&logits).c;
+    let classes = logits.shape().c;
     let n = targets.len();
     let mut wanted = vec![0.0f32; n * classes];
     for (row, &target) in targets.iter().enumerate() {
@@ -147,12 +146,13 @@ pub(super) fn opinion(
         }
         wanted[row * classes + target] = 1.0;
     }
-    let log = Candle.log_softmax(&logits)?;
-    let values = Candle.download(&log)?;
+    let log = logits.log_softmax()?;
+    let values = download(&log)?;
     let found = (0..n).map(|i| f64::from(values.data[i * classes + targets[i]]));
     let found = found.collect();
-    let sum = candle_core::Tensor::from_vec(wanted, (n, 1, 1, classes), &Device::Cpu)
-        .and_then(|wanted| (log.candle() * wanted)?.sum_all())
+    let wanted = rows(wanted, n, log.candle().device())?;
+    let sum = (log.candle() * wanted)
+        .and_then(|of_targets| of_targets.sum_all())
         .map_err(candle_error)?;
     Ok((found, gradient(&sum, by)?))
 }
@@ -166,13 +166,14 @@ impl Guider<'_> {
         let steps: Vec<f32> = { at.indices.iter() }
             .map(|&t| self.schedule.steps[t] as f32)
             .collect();
-        let noisy = Candle.variable(at.images)?;
+        let device = self.unet.device();
+        let noisy = variable(at.images, &device)?;
         let x = match tape {
             true => Tensor::new(noisy.as_tensor())?,
-            false => Candle.upload(at.images)?,
+            false => upload(at.images, &device)?,
         };
-        let output = self.unet.predict(&Candle, &x, &steps, None)?;
-        let values = Candle.download(&output)?;
+        let output = self.unet.predict(&x, &steps)?;
+        let values = download(&output)?;
         let found = moments(self.schedule, at.images, &values, at.indices, g.clip)?;
         let taped = match tape {
             true => Some(self.clean(&x, &output, at.indices)?),
@@ -183,7 +184,7 @@ impl Guider<'_> {
             (X0::ThroughUnet, Some(clean)) => (noisy.clone(), clean.clone()),
             (X0::Off, _) => (noisy.clone(), Tensor::new(noisy.as_tensor())?),
             _ => {
-                let clean = Candle.variable(&found.clean)?;
+                let clean = variable(&found.clean, &device)?;
                 let seen = Tensor::new(clean.as_tensor())?;
                 (clean, seen)
             }
@@ -270,10 +271,10 @@ impl Guider<'_> {
 
     /// Clean images from noisy ones and the network's output, with gradients.
     fn clean(&self, x: &Tensor, output: &Tensor, indices: &[usize]) -> Result<Tensor> {
-        let channels = Candle.shape(x).c;
+        let (channels, device) = (x.shape().c, x.candle().device());
         let weights = indices.iter().map(|&t| clean_weights(self.schedule, t));
-        let of_noisy = factors(weights.clone().map(|w| w.0))?;
-        let of_noise = factors(weights.map(|w| w.1))?;
+        let of_noisy = factors(weights.clone().map(|w| w.0), device)?;
+        let of_noise = factors(weights.map(|w| w.1), device)?;
         let clean = || -> candle_core::Result<candle_core::Tensor> {
             let noise = output.candle().narrow(3, 0, channels)?.contiguous()?;
             x.candle()
@@ -285,7 +286,7 @@ impl Guider<'_> {
 
     /// Gradient of the mean absolute difference to the originals by the noisy images, through the UNet.
     fn far_pull(&self, clean: &Tensor, originals: &Array, by: &Var) -> Result<Array> {
-        let originals = Candle.upload(originals)?;
+        let originals = upload(originals, clean.candle().device())?;
         let sum = clean
             .candle()
             .sub(originals.candle())

@@ -1,9 +1,12 @@
-//! Classifiers whose opinion guides a diffusion.
+//! The networks of a guided diffusion, each on a device with gradients: classifiers whose opinion guides it, and the
+//! denoiser.
+
+use candle_core::Device;
 
 use super::error::Result;
-use crate::nets::{Classifier, UnetEncoder};
-use crate::tensor::candle::{Candle, Tensor};
-use crate::tensor::{Backend, Resize};
+use crate::nets::{Classifier, Unet, UnetEncoder};
+use crate::tensor::Resize;
+use crate::tensor::candle::{Candle, Differentiable, Tensor};
 
 /// A classifier that can be asked, with gradients, about images from −1 to 1.
 pub trait Guide: Send + Sync {
@@ -23,43 +26,71 @@ pub struct Fitting {
 
 impl Fitting {
     /// Resizes where needed, then scales and shifts.
-    pub fn run(&self, images: &Tensor) -> Result<Tensor> {
-        let shape = Candle.shape(images);
+    pub fn run(&self, backend: &impl Differentiable, images: &Tensor) -> Result<Tensor> {
+        let shape = images.shape();
         let sized = match self.size {
             Some(([h, w], mode)) if [h, w] != [shape.h, shape.w] => {
-                Candle.resize(images, h, w, mode)?
+                backend.resize(images, h, w, mode)?
             }
             _ => images.clone(),
         };
         Ok(match &self.channels {
-            Some((order, scale, shift)) => Candle.affine(&sized, order, scale, shift)?,
+            Some((order, scale, shift)) => backend.affine(&sized, order, scale, shift)?,
             None => sized,
         })
     }
 }
 
 /// A network of clean images.
-pub struct Clean {
-    pub net: Box<dyn Classifier<Candle>>,
+pub struct Clean<B: Differentiable = Candle> {
+    pub backend: B,
+    pub net: Box<dyn Classifier<B>>,
     pub fitting: Fitting,
 }
 
-impl Guide for Clean {
+impl<B: Differentiable> Guide for Clean<B> {
     fn logits(&self, images: &Tensor, _steps: &[f32]) -> Result<Tensor> {
-        let fitted = self.fitting.run(images)?;
-        Ok(self.net.predict(&Candle, &fitted)?.logits)
+        let fitted = self.fitting.run(&self.backend, images)?;
+        Ok(self.net.predict(&self.backend, &fitted)?.logits)
     }
 }
 
 /// A network that was trained on noisy images and is told how noisy they are.
-pub struct NoiseAware {
-    pub net: UnetEncoder<Candle>,
+pub struct NoiseAware<B: Differentiable = Candle> {
+    pub backend: B,
+    pub net: UnetEncoder<B>,
     pub fitting: Fitting,
 }
 
-impl Guide for NoiseAware {
+impl<B: Differentiable> Guide for NoiseAware<B> {
     fn logits(&self, images: &Tensor, steps: &[f32]) -> Result<Tensor> {
-        let fitted = self.fitting.run(images)?;
-        Ok(self.net.predict_at(&Candle, &fitted, steps)?.logits)
+        let fitted = self.fitting.run(&self.backend, images)?;
+        let found = self.net.predict_at(&self.backend, &fitted, steps)?;
+        Ok(found.logits)
+    }
+}
+
+/// A network that predicts noise and, if it has learnt that, variance, with gradients.
+pub trait Denoiser: Send + Sync {
+    /// Its output for images from −1 to 1 at diffusion steps of the full schedule, one per image.
+    fn predict(&self, images: &Tensor, steps: &[f32]) -> Result<Tensor>;
+
+    /// Where its tensors are, and with them those of the whole diffusion.
+    fn device(&self) -> Device;
+}
+
+/// A UNet that is told no class.
+pub struct Unconditional<B: Differentiable = Candle> {
+    pub backend: B,
+    pub net: Unet<B>,
+}
+
+impl<B: Differentiable> Denoiser for Unconditional<B> {
+    fn predict(&self, images: &Tensor, steps: &[f32]) -> Result<Tensor> {
+        Ok(self.net.predict(&self.backend, images, steps, None)?)
+    }
+
+    fn device(&self) -> Device {
+        self.backend.device()
     }
 }

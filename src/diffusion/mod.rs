@@ -20,7 +20,7 @@ pub use cone::{Cone, ConeRule, Projected, length, normalise};
 pub use dime::{Dime, DimeSettings, DimeStep, Features, Loss};
 pub use error::DiffusionError;
 pub use guidance::{Distance, Guidance, Guided, Guider, Noisy, Strength, X0, pull};
-pub use guide::{Clean, Fitting, Guide, NoiseAware};
+pub use guide::{Clean, Denoiser, Fitting, Guide, NoiseAware, Unconditional};
 pub use process::{
     Moments, ddim, drawn, moments, noise_between, noised, posterior_mean, variational_bound,
     without_noise,

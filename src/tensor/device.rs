@@ -3,6 +3,8 @@
 use std::{fmt, str::FromStr};
 
 use super::Precision;
+use super::candle::Candle;
+use super::composed::Composed;
 use super::cuda;
 use super::gpu::Gpu;
 use super::wgpu::{self, Adapter, adapters};
@@ -30,6 +32,8 @@ pub enum DeviceError {
         "--precision f16 is for GPUs, and the device is the CPU ({why}), which computes and keeps everything in f32"
     )]
     HalfOnCpu { why: String },
+    #[error("device {0}: it computes no gradients, which guidance needs; use cpu, cuda or cuda:N")]
+    NoGradients(Device),
 }
 
 /// One line of `foil devices`.
@@ -44,6 +48,15 @@ pub struct DeviceInfo {
 pub enum Opened {
     Cpu(super::cpu::Cpu),
     Gpu(Gpu),
+}
+
+/// A device that computes gradients.
+#[derive(Clone, Debug)]
+pub enum WithGradients {
+    /// The CPU, by the engine's kernels.
+    Engine(Candle),
+    /// Another device of candle.
+    Composed(Composed),
 }
 
 /// All kinds of devices, with what is known of each.
@@ -131,6 +144,15 @@ impl Device {
         match (precision, opened) {
             (Precision::F16, (_, Opened::Cpu(_), why)) => Err(DeviceError::HalfOnCpu { why }),
             (_, opened) => Ok(opened),
+        }
+    }
+
+    /// Opens the device for work that needs gradients: the CPU or, with the feature `cuda`, an NVIDIA GPU.
+    pub fn with_gradients(self) -> Result<WithGradients, DeviceError> {
+        match self {
+            Device::Cpu => Ok(WithGradients::Engine(Candle)),
+            Device::Cuda(number) => Ok(WithGradients::Composed(Composed::on_cuda(number)?)),
+            Device::Auto | Device::Wgpu(_) => Err(DeviceError::NoGradients(self)),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Backend`] states all that a device must do, cut by groups of operations and not by single tensor
 //! operations, so that each device can fuse as it likes. Siblings implement it: [`cpu`]; [`wgpu`] and [`cuda`], drivers below
-//! the operations of [`gpu`]; and [`candle`] where gradients are needed. Networks (`crate::nets`) are written once against the trait.
+//! the operations of [`gpu`]; and, where gradients are needed, [`candle`] and [`composed`]. Networks (`crate::nets`) are written once against the trait.
 //!
 //! On the host a tensor is an [`Array`], row-major f32, images NCHW. On a device an activation is a
 //! `Backend::Tensor` of [`Shape`] `n × h × w × c`; how it lies in memory is the device's own affair.
@@ -10,6 +10,7 @@
 mod array;
 mod backend;
 pub mod candle;
+pub mod composed;
 pub mod cpu;
 pub mod cuda;
 mod device;
@@ -26,7 +27,7 @@ pub mod wgpu;
 
 pub use array::Array;
 pub use backend::{Backend, Compared, Part, Piece};
-pub use device::{Device, DeviceError, DeviceInfo, Opened, devices};
+pub use device::{Device, DeviceError, DeviceInfo, Opened, WithGradients, devices};
 pub use layer::{BatchNorm, Layer, Then};
 pub use precision::Precision;
 pub use spec::{

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::error::{Result, TrainError};
 use crate::nets::Classifier;
-use crate::tensor::candle::Candle;
+use crate::tensor::candle::{Candle, Differentiable};
 use crate::tensor::{Array, Backend};
 
 /// The attack: images may move by `radius` in the L2 norm over pixel values from 0 to 1.

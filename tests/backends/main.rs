@@ -137,6 +137,7 @@ macro_rules! suite {
 
 suite!(cpu, Some(&foil::tensor::cpu::Cpu));
 suite!(candle, Some(&foil::tensor::candle::Candle));
+suite!(composed, Some(&foil::tensor::composed::Composed::on_cpu()));
 suite!(wgpu, crate::gpu::any_adapter());
 suite!(cuda_on_cpu, crate::shim::device(0));
 suite!(nvidia, crate::cuda::device());
@@ -157,6 +158,8 @@ fn every_instruction_set_of_this_machine_passes_the_same_suite() {
             .args([
                 "--skip",
                 "every_instruction_set",
+                "--skip",
+                "composed",
                 "--skip",
                 "gpu",
                 "--skip",

@@ -196,3 +196,22 @@ fn bad_input_is_explained() {
     assert!(one.status.success());
     assert_eq!(made(at, "one").len(), 2);
 }
+
+#[test]
+fn devices_without_gradients_are_refused() {
+    let folder = letters();
+    let at = folder.path();
+    let on = |device: &'static str| {
+        let more = [&ODD[..], &["--device", device]].concat();
+        generate(at, "made", &more)
+    };
+    for device in ["wgpu", "auto"] {
+        fails(&on(device), 2, &["--device", device, "no gradients", "cpu"]);
+    }
+    if !cfg!(feature = "cuda") {
+        let told = ["--device", "cuda:1", "--features cuda", "--device cpu"];
+        fails(&on("cuda:1"), 2, &told);
+    }
+    fails(&on("tpu"), 2, &["unknown device", "tpu"]);
+    assert!(!at.join("made").exists());
+}

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use foil::conformance::{AreaReport, Source, run};
+use foil::conformance::{AreaReport, Source, run, run_on};
+use foil::tensor::composed::Composed;
 use foil::tensor::cpu::Cpu;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
@@ -207,6 +208,24 @@ fn guided_steps_that_differ_fail() {
         assert!(found.contains(&what), "{what}: {found:?}");
     }
     assert_eq!(found.len(), expected.len(), "{found:?}");
+}
+
+/// What runs on NVIDIA GPUs, on the CPU.
+#[test]
+fn guidance_by_operations_of_candles_own_passes_too() {
+    let Some(reference) = reference() else {
+        return;
+    };
+    let report = run_on(
+        "diffusion",
+        Source::Folder(reference),
+        &Cpu,
+        &Composed::on_cpu(),
+    );
+    let report = report.unwrap();
+    assert_passes(&report);
+    let groups: Vec<&str> = report.cases.iter().map(|c| c.group.as_str()).collect();
+    assert!(groups.contains(&"guided steps"), "{groups:?}");
 }
 
 /// Numbers that were computed with other settings do not fit any more: the settings of the file are those that count.

@@ -1,10 +1,11 @@
-//! Networks of the benchmark bex: outputs on both devices and gradients on candle, against the public package.
+//! Networks of the benchmark bex: outputs and gradients, against the public package.
 //!
 //! Tolerances are those of the golden data: images 1e-6 (2e-6 for the portable kernels, which have no fused products and
 //! reach 1.3e-6), encoder 1e-5, logits 5e-4, gradients 1e-3 of the largest.
 
 use foil::nets::{Architecture, BexEncoder, BexGenerator, UnetEncoderConfig, build};
-use foil::tensor::candle::{Candle, Tensor};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
+use foil::tensor::composed::Composed;
 use foil::tensor::cpu::Cpu;
 use foil::tensor::{Array, Backend, StateDict, TypedArrays};
 
@@ -29,7 +30,7 @@ fn images<B: Backend>(b: &B, dict: &StateDict, io: &TypedArrays) {
 }
 
 #[test]
-fn generators_of_two_widths_draw_the_published_images_on_both_devices() {
+fn generators_of_two_widths_draw_the_published_images_on_every_device() {
     for (file, io) in [
         ("generator_w05.safetensors", "model_io.safetensors"),
         (
@@ -42,6 +43,7 @@ fn generators_of_two_widths_draw_the_published_images_on_both_devices() {
         };
         images(&Cpu, &dict, &io);
         images(&Candle, &dict, &io);
+        images(&Composed::on_cpu(), &dict, &io);
     }
 }
 
@@ -66,7 +68,7 @@ fn encoding<B: Backend>(b: &B, dict: &StateDict, io: &TypedArrays) {
 }
 
 #[test]
-fn the_encoder_sees_what_the_package_sees_on_both_devices() {
+fn the_encoder_sees_what_the_package_sees_on_every_device() {
     let (Some(dict), Some(io)) = (
         weights("bex", "encoder_w1.safetensors"),
         arrays("encoder_io.safetensors"),
@@ -75,6 +77,7 @@ fn the_encoder_sees_what_the_package_sees_on_both_devices() {
     };
     encoding(&Cpu, &dict, &io);
     encoding(&Candle, &dict, &io);
+    encoding(&Composed::on_cpu(), &dict, &io);
 }
 
 /// By each image, as the largest entries of images differ.
@@ -92,8 +95,7 @@ fn assert_rows(what: &str, got: &Array, expected: &Array, relative: f32) {
     }
 }
 
-#[test]
-fn logits_and_their_gradients_by_the_latent_vector() {
+pub fn logits_and_their_gradients_by_the_latent_vector(b: &impl Differentiable) {
     let (Some(generator), Some(classifier), Some(io)) = (
         weights("bex", "generator_w05.safetensors"),
         weights("bex", "classifier_slim.safetensors"),
@@ -101,14 +103,13 @@ fn logits_and_their_gradients_by_the_latent_vector() {
     ) else {
         return;
     };
-    let b = Candle;
-    let generator = BexGenerator::new(&b, &generator).unwrap();
+    let generator = BexGenerator::new(b, &generator).unwrap();
     let unet = UnetEncoderConfig::default();
-    let classifier = build(Architecture::ResNet18, &b, &classifier, &unet).unwrap();
+    let classifier = build(Architecture::ResNet18, b, &classifier, &unet).unwrap();
     for class in 0..2 {
         let z = b.variable(&io.f32("z_raw").unwrap()).unwrap();
-        let images = generator.generate(&b, &Tensor::new(z.as_tensor()).unwrap());
-        let logits = classifier.predict(&b, &images.unwrap()).unwrap().logits;
+        let images = generator.generate(b, &Tensor::new(z.as_tensor()).unwrap());
+        let logits = classifier.predict(b, &images.unwrap()).unwrap().logits;
         let expected = io.f32("logits").unwrap();
         assert_close("logits", &b.download(&logits).unwrap(), &expected, 5e-4);
         let one = logits.candle().narrow(3, class, 1).unwrap();
@@ -125,20 +126,18 @@ fn logits_and_their_gradients_by_the_latent_vector() {
 }
 
 /// The golden data have no gradient of the encoder: differences along one direction, which must not be far from straight.
-#[test]
-fn the_gradient_of_the_encoder_by_its_image() {
+pub fn the_gradient_of_the_encoder_by_its_image(b: &impl Differentiable) {
     let (Some(dict), Some(io)) = (
         weights("bex", "encoder_w1.safetensors"),
         arrays("encoder_io.safetensors"),
     ) else {
         return;
     };
-    let b = Candle;
-    let encoder = BexEncoder::new(&b, &dict).unwrap();
+    let encoder = BexEncoder::new(b, &dict).unwrap();
     let image = io.f32("image").unwrap();
     let pick = b.upload(&coarse("characters", [4, 48])).unwrap();
     let loss = |x: &Tensor| {
-        let seen = encoder.encode(&b, x).unwrap().character;
+        let seen = encoder.encode(b, x).unwrap().character;
         (seen.candle() * pick.candle()).unwrap().sum_all().unwrap()
     };
     let x = b.variable(&image).unwrap();

@@ -2,10 +2,11 @@
 
 use foil::diffusion::{
     Betas, Clean, Cone, ConeRule, Distance, Fitting, Guidance, Guided, Guider, Noisy, Schedule,
-    Strength, X0, spaced,
+    Strength, Unconditional, X0, spaced,
 };
 use foil::nets::{Architecture, Unet, UnetConfig, UnetEncoderConfig, build};
-use foil::tensor::candle::{Candle, Tensor};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
+use foil::tensor::composed::Composed;
 use foil::tensor::{Array, Backend, StateDict};
 use foil::train::UnetLayout;
 
@@ -37,11 +38,11 @@ fn seeded() -> (StateDict, UnetConfig) {
 }
 
 /// Output and gradient by the image.
-fn passes(unet: &Unet<Candle>, x: &Array, steps: &[f32]) -> (Array, Array) {
-    let by = Candle.variable(x).unwrap();
+fn passes<B: Differentiable>(b: &B, unet: &Unet<B>, x: &Array, steps: &[f32]) -> (Array, Array) {
+    let by = b.variable(x).unwrap();
     let seen = Tensor::new(by.as_tensor()).unwrap();
-    let y = unet.predict(&Candle, &seen, steps, None).unwrap();
-    let grads = weighted_sum(&y).0.backward().unwrap();
+    let y = unet.predict(b, &seen, steps, None).unwrap();
+    let grads = weighted_sum(b, &y).0.backward().unwrap();
     let gradient = Tensor::new(grads.get(by.as_tensor()).unwrap()).unwrap();
     (
         Candle.download(&y).unwrap(),
@@ -57,8 +58,8 @@ fn assert_same_bits(dict: &StateDict, config: &UnetConfig, size: usize) {
     let build = || Unet::new(&Candle, dict, config.clone()).unwrap();
     let x = coarse("noisy", [2, 3, size, size]);
     let steps = [700.0, 20.0];
-    let plain = passes(&build(), &x, &steps);
-    let checkpointed = passes(&build().with_checkpointing(true), &x, &steps);
+    let plain = passes(&Candle, &build(), &x, &steps);
+    let checkpointed = passes(&Candle, &build().with_checkpointing(true), &x, &steps);
     assert_eq!(bits(&plain.0), bits(&checkpointed.0), "outputs");
     assert_eq!(bits(&plain.1), bits(&checkpointed.1), "gradients");
     assert!(plain.1.data.iter().any(|v| *v != 0.0));
@@ -71,6 +72,23 @@ fn gradients_with_and_without_checkpointing_have_the_same_bits() {
     if let Some(dict) = weights("diffusion", "unet_b_weights.safetensors") {
         assert_same_bits(&dict, &unet_b(false), 16);
     }
+}
+
+/// There, gradients are added up in another order.
+#[test]
+fn composed_operations_give_the_same_gradients_with_checkpointing() {
+    let (dict, config) = seeded();
+    let on = Composed::on_cpu();
+    let build = || Unet::new(&on, &dict, config.clone()).unwrap();
+    let x = coarse("noisy", [2, 3, 16, 16]);
+    let steps = [700.0, 20.0];
+    let plain = passes(&on, &build(), &x, &steps);
+    let checkpointed = passes(&on, &build().with_checkpointing(true), &x, &steps);
+    assert_eq!(bits(&plain.0), bits(&checkpointed.0), "outputs");
+    let pairs = plain.1.data.iter().zip(&checkpointed.1.data);
+    let worst = pairs.fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
+    let peak = plain.1.data.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+    assert!(peak > 0.0 && worst <= 1e-5 * peak, "{worst} of {peak}");
 }
 
 /// Two classifiers and a distance go back through one graph.
@@ -94,6 +112,7 @@ fn a_guided_step_with_checkpointing_has_the_same_bits() {
         dict.insert("head.bias", coarse(name, [4]));
         let unet = UnetEncoderConfig::default();
         Clean {
+            backend: Candle,
             net: build(Architecture::PlainCnn, &Candle, &dict, &unet).unwrap(),
             fitting: Fitting::default(),
         }
@@ -107,7 +126,10 @@ fn a_guided_step_with_checkpointing_has_the_same_bits() {
         let unet = Unet::new(&Candle, &dict, config.clone()).unwrap();
         let guider = Guider {
             schedule: &schedule,
-            unet: &unet.with_checkpointing(checkpointing),
+            unet: &Unconditional {
+                backend: Candle,
+                net: unet.with_checkpointing(checkpointing),
+            },
             classifier: &classifier,
             robust: Some(&robust),
             guidance: Guidance {

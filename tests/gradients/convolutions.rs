@@ -1,7 +1,7 @@
 //! Convolutions: input, residual, weight and bias.
 
 use candle_core::Var;
-use foil::tensor::candle::{Candle, Tensor};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
 use foil::tensor::{Activation, Array, Backend, Conv, Padding};
 
 use crate::conv::{ACTIVATIONS, conv_f64};
@@ -121,25 +121,24 @@ fn geometries() -> Vec<(Conv, [usize; 3])> {
     ]
 }
 
-#[test]
-fn input_of_every_geometry() {
+pub fn input_of_every_geometry(on: &impl Differentiable) {
     for (spec, [n, h, w]) in geometries() {
         let what = format!("{spec:?} on {h}x{w}");
         let weight = coarse("weight", weight_shape(&spec));
         let bias = coarse("bias", [spec.outputs]).data;
-        let conv = Candle.prepare(spec, &weight, &bias).expect(&what);
+        let conv = on.prepare(spec, &weight, &bias).expect(&what);
         check(
+            on,
             &what,
             &[coarse("x", [n, spec.inputs, h, w])],
             Step::Straight,
-            |x| Candle.conv(&x[0], &conv, None),
+            |x| on.conv(&x[0], &conv, None),
             |x| conv_f64(&x[0], &spec, &weight, &bias, None).0,
         );
     }
 }
 
-#[test]
-fn input_and_residual_through_every_activation() {
+pub fn input_and_residual_through_every_activation(on: &impl Differentiable) {
     for activation in ACTIVATIONS {
         for spec in [
             Conv::square(3, 4, 3).padding(1),
@@ -152,17 +151,18 @@ fn input_and_residual_through_every_activation() {
             let mut weight = coarse("weight", weight_shape(&spec));
             weight.data.iter_mut().for_each(|w| *w *= 4.0);
             let bias = coarse("bias", [spec.outputs]).data;
-            let conv = Candle.prepare(spec, &weight, &bias).expect(&what);
+            let conv = on.prepare(spec, &weight, &bias).expect(&what);
             let [oh, ow] = spec.output(5, 7).expect("a size");
             let inputs = [
                 coarse("x", [2, spec.inputs, 5, 7]),
                 coarse("residual", [2, spec.outputs, oh, ow]),
             ];
             check(
+                on,
                 &what,
                 &inputs,
                 step(activation),
-                |x| Candle.conv(&x[0], &conv, Some(&x[1])),
+                |x| on.conv(&x[0], &conv, Some(&x[1])),
                 |x| conv_f64(&x[0], &spec, &weight, &bias, Some(&x[1])).0,
             );
         }
@@ -208,7 +208,7 @@ fn train(spec: Conv, [n, h, w]: [usize; 3], with_bias: bool) {
         .expect(&what);
     let [tx, tr] = [&x, &residual].map(|v| Tensor::new(v.as_tensor()).unwrap());
     let y = Candle.conv(&tx, &conv, Some(&tr)).expect(&what);
-    let (loss, v) = weighted_sum(&y);
+    let (loss, v) = weighted_sum(&Candle, &y);
     let grads = loss.backward().expect("backward");
 
     let hosts = arrays.each_ref().map(Host::from);

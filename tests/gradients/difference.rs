@@ -2,7 +2,7 @@
 
 use candle_core::Var;
 use foil::tensor::Array;
-use foil::tensor::candle::{Candle, Tensor};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
 use foil::tensor::{Backend, TensorError};
 
 use crate::host::{Host, random};
@@ -54,10 +54,10 @@ pub fn gradient_of(grads: &candle_core::backprop::GradStore, var: &Var) -> Host 
 }
 
 /// `Σ v · y` for a seeded `v`, and that `v`.
-pub fn weighted_sum(y: &Tensor) -> (candle_core::Tensor, Host) {
-    let shape = Candle.shape(y);
+pub fn weighted_sum(on: &impl Differentiable, y: &Tensor) -> (candle_core::Tensor, Host) {
+    let shape = y.shape();
     let v = coarse("cotangent", [shape.n, shape.c, shape.h, shape.w]);
-    let up = Candle.upload(&v).expect("upload");
+    let up = on.upload(&v).expect("upload");
     let loss = (y.candle() * up.candle()).and_then(|p| p.sum_all());
     (loss.expect("a sum"), Host::from(&v))
 }
@@ -104,6 +104,7 @@ pub fn difference(
 
 /// Compares the gradients of all inputs of an operation.
 pub fn check(
+    on: &impl Differentiable,
     what: &str,
     inputs: &[Array],
     step: Step,
@@ -112,14 +113,14 @@ pub fn check(
 ) {
     let vars: Vec<Var> = inputs
         .iter()
-        .map(|x| Candle.variable(x).expect("a variable"))
+        .map(|x| on.variable(x).expect("a variable"))
         .collect();
     let tensors: Vec<Tensor> = vars
         .iter()
         .map(|v| Tensor::new(v.as_tensor()).expect("an activation"))
         .collect();
     let y = device(&tensors).expect(what);
-    let (loss, v) = weighted_sum(&y);
+    let (loss, v) = weighted_sum(on, &y);
     let grads = loss.backward().expect("backward");
     let hosts: Vec<Host> = inputs.iter().map(Host::from).collect();
     for (which, var) in vars.iter().enumerate() {

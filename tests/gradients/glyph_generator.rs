@@ -13,7 +13,7 @@ use foil::glyphs::embedding::LATENT;
 use foil::glyphs::render::EDGE;
 use foil::glyphs::{Atlas, Attributes, Embeddings, Generator};
 use foil::nets::{Classifier, ResNet};
-use foil::tensor::candle::{Candle, Tensor};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
 use foil::tensor::{Array, Backend, StateDict};
 
 use crate::difference::{assert_gradient, coarse};

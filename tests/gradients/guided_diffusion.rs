@@ -1,11 +1,12 @@
-//! Whole networks of guided-diffusion: outputs on both devices and gradients on candle, against the public code.
+//! Whole networks of guided-diffusion: outputs and gradients, against the public code.
 //!
 //! Tolerances are those of the golden data, measured against float64 there: 2e-5 absolute for outputs, 5e-5 for gradients.
 
 use std::path::{Path, PathBuf};
 
 use foil::nets::{Unet, UnetConfig, UnetEncoder, UnetEncoderConfig};
-use foil::tensor::candle::{Candle, Tensor};
+use foil::tensor::candle::{Candle, Differentiable, Tensor};
+use foil::tensor::composed::Composed;
 use foil::tensor::cpu::Cpu;
 use foil::tensor::{Array, Backend, StateDict, TypedArrays};
 
@@ -91,25 +92,23 @@ fn outputs<B: Backend>(b: &B, io: &TypedArrays) {
 }
 
 #[test]
-fn unets_agree_with_the_public_code_on_both_devices() {
+fn unets_agree_with_the_public_code_on_every_device() {
     if let Some(io) = io() {
         outputs(&Cpu, &io);
         outputs(&Candle, &io);
+        outputs(&Composed::on_cpu(), &io);
     }
 }
 
-#[test]
-fn the_gradient_of_a_unet_by_its_input() {
+pub fn the_gradient_of_a_unet_by_its_input(on: &impl Differentiable) {
     let (Some(io), Some(dict)) = (io(), weights("diffusion", "unet_a_weights.safetensors")) else {
         return;
     };
-    let unet = Unet::new(&Candle, &dict, unet_a()).unwrap();
-    let x = Candle.variable(&io.f32("x_t").unwrap()).unwrap();
+    let unet = Unet::new(on, &dict, unet_a()).unwrap();
+    let x = on.variable(&io.f32("x_t").unwrap()).unwrap();
     let input = Tensor::new(x.as_tensor()).unwrap();
-    let y = unet.predict(&Candle, &input, &steps(&io, "timesteps"), None);
-    let v = Candle
-        .upload(&io.f32("unet_a.vjp_vector").unwrap())
-        .unwrap();
+    let y = unet.predict(on, &input, &steps(&io, "timesteps"), None);
+    let v = on.upload(&io.f32("unet_a.vjp_vector").unwrap()).unwrap();
     let loss = (y.unwrap().candle() * v.candle())
         .unwrap()
         .sum_all()
@@ -119,14 +118,13 @@ fn the_gradient_of_a_unet_by_its_input() {
     let expected = io.f32("unet_a.vjp_x").unwrap();
     assert_close(
         "unet_a.vjp_x",
-        &Candle.download(&got).unwrap(),
+        &on.download(&got).unwrap(),
         &expected,
         GRADIENT,
     );
 }
 
-#[test]
-fn the_gradient_of_the_noise_aware_classifier_by_its_input() {
+pub fn the_gradient_of_the_noise_aware_classifier_by_its_input(on: &impl Differentiable) {
     let (Some(io), Some(dict)) = (io(), weights("nets", "unet_encoder_weights.safetensors")) else {
         return;
     };
@@ -135,15 +133,15 @@ fn the_gradient_of_the_noise_aware_classifier_by_its_input() {
         num_head_channels: 16,
         ..UnetEncoderConfig::default()
     };
-    let network = UnetEncoder::new(&Candle, &dict, config).unwrap();
-    let x = Candle.variable(&io.f32("unet_encoder.x").unwrap()).unwrap();
+    let network = UnetEncoder::new(on, &dict, config).unwrap();
+    let x = on.variable(&io.f32("unet_encoder.x").unwrap()).unwrap();
     let input = Tensor::new(x.as_tensor()).unwrap();
     let steps = steps(&io, "timesteps");
-    let logits = network.predict_at(&Candle, &input, &steps).unwrap().logits;
+    let logits = network.predict_at(on, &input, &steps).unwrap().logits;
     let expected = io.f32("unet_encoder.out").unwrap();
     assert_close(
         "unet_encoder.out",
-        &Candle.download(&logits).unwrap(),
+        &on.download(&logits).unwrap(),
         &expected,
         OUTPUT,
     );
@@ -152,15 +150,15 @@ fn the_gradient_of_the_noise_aware_classifier_by_its_input() {
     for (row, class) in [1, 4, 9].into_iter().enumerate() {
         wanted.data[row * 10 + class] = 1.0 / 3.0;
     }
-    let log = Candle.log_softmax(&logits).unwrap();
-    let wanted = Candle.upload(&wanted).unwrap();
+    let log = on.log_softmax(&logits).unwrap();
+    let wanted = on.upload(&wanted).unwrap();
     let loss = (log.candle() * wanted.candle()).unwrap().sum_all().unwrap();
     let grads = loss.backward().unwrap();
     let got = Tensor::new(grads.get(x.as_tensor()).unwrap()).unwrap();
     let expected = io.f32("unet_encoder.grad_mean_logp_1_4_9").unwrap();
     assert_close(
         "its gradient",
-        &Candle.download(&got).unwrap(),
+        &on.download(&got).unwrap(),
         &expected,
         GRADIENT,
     );

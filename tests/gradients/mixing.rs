@@ -1,8 +1,8 @@
 //! Norms, attention, the feature distance.
 
 use candle_core::Var;
-use foil::tensor::candle::{Candle, Tensor, TrainableNorm};
-use foil::tensor::{Activation, Array, Attention, Backend, Norm, QkvLayout};
+use foil::tensor::candle::{Candle, Differentiable, Tensor, TrainableNorm};
+use foil::tensor::{Activation, Array, Attention, Norm, QkvLayout};
 
 use crate::attention::attention_f64;
 use crate::difference::{
@@ -26,40 +26,41 @@ fn norm(c: usize) -> Norm {
     }
 }
 
-#[test]
-fn layer_norm() {
+pub fn layer_norm(on: &impl Differentiable) {
     for shape in [[1, 5, 3, 2], [2, 17, 1, 3], [3, 8, 1, 1]] {
         let norm = norm(shape[1]);
         check(
+            on,
             &format!("layer norm of {shape:?}"),
             &[coarse("x", shape)],
             Step::Smooth,
-            |x| Candle.layer_norm(&x[0], &norm),
+            |x| on.layer_norm(&x[0], &norm),
             |x| layer_f64(&x[0], &norm),
         );
     }
 }
 
-#[test]
-fn group_norm_and_its_modulation() {
+pub fn group_norm_and_its_modulation(on: &impl Differentiable) {
     for (shape, groups) in [([2, 6, 3, 4], 3), ([1, 8, 5, 3], 2), ([2, 4, 3, 3], 4)] {
         let norm = norm(shape[1]);
         for activation in ACTIVATIONS {
             let what = format!("{groups} groups of {shape:?}, {activation:?}");
             let x = coarse("x", shape);
             check(
+                on,
                 &what,
                 std::slice::from_ref(&x),
                 Step::Smooth,
-                |x| Candle.group_norm(&x[0], groups, &norm, None, activation),
+                |x| on.group_norm(&x[0], groups, &norm, None, activation),
                 |x| group_f64(&x[0], groups, &norm, None, activation),
             );
             let width = [shape[0], 2 * shape[1]];
             check(
+                on,
                 &format!("{what}, modulated"),
                 &[x, coarse("modulation", width)],
                 Step::Smooth,
-                |x| Candle.group_norm(&x[0], groups, &norm, Some(&x[1]), activation),
+                |x| on.group_norm(&x[0], groups, &norm, Some(&x[1]), activation),
                 |x| {
                     let modulation = array(&x[1], width);
                     group_f64(&x[0], groups, &norm, Some(&modulation), activation)
@@ -69,22 +70,21 @@ fn group_norm_and_its_modulation() {
     }
 }
 
-#[test]
-fn relu_in_a_group_norm() {
+pub fn relu_in_a_group_norm(on: &impl Differentiable) {
     let norm = norm(6);
     for activation in [Activation::Relu, Activation::Relu6] {
         check(
+            on,
             &format!("{activation:?}"),
             &[coarse("x", [2, 6, 4, 3])],
             Step::Straight,
-            |x| Candle.group_norm(&x[0], 2, &norm, None, activation),
+            |x| on.group_norm(&x[0], 2, &norm, None, activation),
             |x| group_f64(&x[0], 2, &norm, None, activation),
         );
     }
 }
 
-#[test]
-fn modulation_of_each_image() {
+pub fn modulation_of_each_image(on: &impl Differentiable) {
     let smooth = [Activation::None, Activation::Silu, Activation::Tanh];
     let straight = [Activation::Relu, Activation::LeakyRelu];
     let steps = smooth
@@ -94,35 +94,37 @@ fn modulation_of_each_image() {
     for (activation, step) in steps {
         for shape in [[2, 5, 3, 4], [1, 1, 4, 4], [3, 4, 1, 1]] {
             check(
+                on,
                 &format!("modulated {shape:?}, {activation:?}"),
                 &[
                     coarse("x", shape),
                     coarse("modulation", [shape[0], 2 * shape[1]]),
                 ],
                 step,
-                |x| Candle.modulate(&x[0], &x[1], activation),
+                |x| on.modulate(&x[0], &x[1], activation),
                 |x| modulate_f64(&x[0], &x[1], activation),
             );
         }
     }
 }
 
-#[test]
-fn many_pixels_are_summed_in_pieces() {
+pub fn many_pixels_are_summed_in_pieces(on: &impl Differentiable) {
     let norm = norm(2);
     check(
+        on,
         "300 pixels",
         &[coarse("x", [1, 2, 20, 15])],
         Step::Smooth,
-        |x| Candle.group_norm(&x[0], 1, &norm, None, Activation::Silu),
+        |x| on.group_norm(&x[0], 1, &norm, None, Activation::Silu),
         |x| group_f64(&x[0], 1, &norm, None, Activation::Silu),
     );
     let norm = self::norm(7);
     check(
+        on,
         "130 pixels",
         &[coarse("x", [1, 7, 13, 10])],
         Step::Smooth,
-        |x| Candle.layer_norm(&x[0], &norm),
+        |x| on.layer_norm(&x[0], &norm),
         |x| layer_f64(&x[0], &norm),
     );
 }
@@ -189,7 +191,7 @@ fn variables(arrays: &[Array; 4]) -> Vec<Var> {
 }
 
 fn compare(what: &str, vars: &[Var], y: &Tensor, hosts: &[Host], plain: impl Fn(&[Host]) -> Host) {
-    let (loss, v) = weighted_sum(y);
+    let (loss, v) = weighted_sum(&Candle, y);
     let grads = loss.backward().unwrap();
     for (which, var) in vars.iter().enumerate() {
         let expected = difference(hosts, which, Step::Smooth, |hosts| dot(&plain(hosts), &v));
@@ -205,8 +207,7 @@ fn compare(what: &str, vars: &[Var], y: &Tensor, hosts: &[Host], plain: impl Fn(
     }
 }
 
-#[test]
-fn attention_with_and_without_bias() {
+pub fn attention_with_and_without_bias(on: &impl Differentiable) {
     for (n, tokens, heads, d) in [(1, 5, 1, 3), (2, 4, 2, 2), (3, 3, 2, 4)] {
         for layout in [QkvLayout::Stacked, QkvLayout::PerHead] {
             let attention = Attention { heads, layout };
@@ -219,20 +220,22 @@ fn attention_with_and_without_bias() {
                 nchw.permuted(&[0, 2, 1]).expect("three axes")
             };
             check(
+                on,
                 &what,
                 std::slice::from_ref(&qkv),
                 Step::Smooth,
-                |x| Candle.attention(&x[0], attention, None),
+                |x| on.attention(&x[0], attention, None),
                 |x| attention_f64(&tokens_first(&x[0]), attention, None),
             );
             for windows in [1, 2] {
                 // [windows, heads, query, key] with keys as channels.
                 let shape = [windows, tokens, heads, tokens];
                 check(
+                    on,
                     &format!("{what}, {windows} windows"),
                     &[qkv.clone(), coarse("bias", shape)],
                     Step::Smooth,
-                    |x| Candle.attention(&x[0], attention, Some(&x[1])),
+                    |x| on.attention(&x[0], attention, Some(&x[1])),
                     |x| {
                         let bias = array(&x[1], shape).permuted(&[0, 2, 3, 1]);
                         let bias = bias.expect("four axes");
@@ -244,18 +247,18 @@ fn attention_with_and_without_bias() {
     }
 }
 
-#[test]
-fn more_tokens_than_a_block_of_queries() {
+pub fn more_tokens_than_a_block_of_queries(on: &impl Differentiable) {
     let attention = Attention {
         heads: 1,
         layout: QkvLayout::Stacked,
     };
     let tokens = 131;
     check(
+        on,
         "131 tokens",
         &[coarse("long", [1, 3, 1, tokens])],
         Step::Smooth,
-        |x| Candle.attention(&x[0], attention, None),
+        |x| on.attention(&x[0], attention, None),
         |x| {
             let nchw = array(&x[0], [1, 3, tokens]);
             let qkv = nchw.permuted(&[0, 2, 1]).expect("three axes");
@@ -264,31 +267,30 @@ fn more_tokens_than_a_block_of_queries() {
     );
 }
 
-#[test]
-fn feature_distance() {
+pub fn feature_distance(on: &impl Differentiable) {
     for shape in [[2, 5, 3, 2], [1, 17, 2, 2]] {
         let mut head = coarse("head", [shape[1]]).data;
         head.iter_mut().for_each(|w| *w = w.abs());
         check(
+            on,
             &format!("distance of {shape:?}"),
             &[coarse("a", shape), coarse("b", shape)],
             Step::Smooth,
-            |x| Candle.feature_distance(&x[0], &x[1], &head),
+            |x| on.feature_distance(&x[0], &x[1], &head),
             |x| distance_f64(&x[0], &x[1], &head).0,
         );
     }
 }
 
-#[test]
-fn a_dead_pixel_gets_no_gradient() {
+pub fn a_dead_pixel_gets_no_gradient(on: &impl Differentiable) {
     let mut a = coarse("a", [1, 3, 1, 2]);
     for c in 0..3 {
         a.data[2 * c] = 0.0;
     }
-    let var = Candle.variable(&a).unwrap();
-    let b = Candle.upload(&coarse("b", [1, 3, 1, 2])).unwrap();
+    let var = on.variable(&a).unwrap();
+    let b = on.upload(&coarse("b", [1, 3, 1, 2])).unwrap();
     let x = Tensor::new(var.as_tensor()).unwrap();
-    let map = Candle.feature_distance(&x, &b, &[1.0; 3]).unwrap();
+    let map = on.feature_distance(&x, &b, &[1.0; 3]).unwrap();
     let grads = map.candle().sum_all().unwrap().backward().unwrap();
     let got = gradient_of(&grads, &var);
     for c in 0..3 {

@@ -1,7 +1,7 @@
 //! Gradients do not depend on the number of threads: compared bit by bit.
 
 use candle_core::Var;
-use foil::tensor::candle::{Candle, Tensor, TrainableNorm};
+use foil::tensor::candle::{Candle, Differentiable, Tensor, TrainableNorm};
 use foil::tensor::{
     Activation, Attention, Backend, Conv, Norm, Part, Pool, QkvLayout, Resize, Shape,
 };
@@ -95,7 +95,7 @@ fn gradients(n: usize) -> Vec<Vec<u32>> {
     let map = b
         .feature_distance(&mixed, &other, &coarse("head", [16]).data)
         .unwrap();
-    let (loss, _) = weighted_sum(&map);
+    let (loss, _) = weighted_sum(&Candle, &map);
     let grads = loss.backward().unwrap();
     [&x, &weight, &bias, &gain, &offset]
         .map(|v| {

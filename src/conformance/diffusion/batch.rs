@@ -16,13 +16,18 @@ use crate::metrics::lp::{per_image as differences, whole_batch};
 use crate::metrics::published::{rescale_batch_by_min_max, wrap_to_uint8};
 use crate::metrics::validity::{Judgement, Validity, validity};
 use crate::tensor::Array;
+use crate::tensor::candle::Differentiable;
 
 const SCALAR: Tolerance = Tolerance::relative(1e-5);
 const RESCALED: f64 = 1e-6;
 /// Judged first, then asked as an oracle together with the others.
 const CLASSIFIER: &str = "classifier";
 
-pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run(
+    networks: &Networks<'_, impl Differentiable>,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     let (Some(json), Some(stored)) = (
         folder.json("batch_metrics.json")?,
         folder.tensors("batch_metrics.safetensors")?,
@@ -90,7 +95,7 @@ fn distances(root: &Node<'_>, originals: &Array, samples: &Array, check: &mut Ch
 
 /// What the judged classifier and the oracles say of the altered images.
 fn opinions(
-    networks: &Networks<'_>,
+    networks: &Networks<'_, impl Differentiable>,
     stored: &Tensors,
     root: &Node<'_>,
     samples: &Array,
@@ -107,7 +112,7 @@ fn opinions(
             check.absent(format!("batch_metrics: what {name} says"));
             continue;
         };
-        let found = logits(&*guide, samples, name)?;
+        let found = logits(&*guide, samples, &networks.on.device(), name)?;
         let matrix = matrix(name, &found)?;
         let got = crate::metrics::validity::predictions(name, matrix).of(name)?;
         check.equal(&stored_as, &numbers(stored, &stored_as)?, &got);

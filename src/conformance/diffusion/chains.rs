@@ -16,13 +16,18 @@ use super::networks::Networks;
 use super::{close, images, part, per_image, settings};
 use crate::diffusion::{Given, Guidance, Guide, Guided, Guider, Noisy, Schedule, noised};
 use crate::tensor::Array;
+use crate::tensor::candle::Differentiable;
 
 const SHORT: f64 = 1e-4;
 const LONG: f64 = 5e-4;
 /// Pixels nearer to the original than this may change their sign in single precision.
 const NEAR: f64 = 1.5e-5;
 
-pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run(
+    networks: &Networks<'_, impl Differentiable>,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     let Some(json) = folder.json("guidance.json")? else {
         return Ok(());
     };
@@ -60,7 +65,7 @@ pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Resul
             };
             let guider = Guider {
                 schedule: &schedule,
-                unet: &unet,
+                unet: &*unet,
                 classifier: &*classifier,
                 robust: Some(&*robust),
                 guidance: Guidance {
@@ -260,7 +265,7 @@ impl<'a> Chain<'a> {
         for (part, judge) in judges {
             let name = self.name(part);
             if let Some(judge) = judge.filter(|_| self.stored.contains(&name)) {
-                let got = logits(judge, end, &name)?;
+                let got = logits(judge, end, &guider.unet.device(), &name)?;
                 close(check, &name, &self.stored.f32(&name)?, &got, self.tolerance);
             }
         }

@@ -9,12 +9,17 @@ use super::networks::Networks;
 use super::steps::indices;
 use super::{close, images, per_image, settings};
 use crate::diffusion::{Guidance, Guider, Noisy, Strength, X0, ddim, noise_between, without_noise};
+use crate::tensor::candle::Differentiable;
 
 const STEP: f64 = 1e-5;
 /// DDIM's clean image goes once more through the amplification of noise.
 const CLEAN: f64 = 2e-5;
 
-pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run(
+    networks: &Networks<'_, impl Differentiable>,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     // Steps and network are those of the guided steps.
     let Some(json) = folder.json("guidance.json")? else {
         return Ok(());
@@ -58,7 +63,7 @@ pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Resul
         let fresh = images(&stored, &name("ddpm.noise"), Some(&x))?;
         let guider = Guider {
             schedule: &schedule,
-            unet: &unet,
+            unet: &*unet,
             classifier: &*encoder,
             robust: None,
             guidance: Guidance {

@@ -5,6 +5,8 @@
 
 use std::rc::Rc;
 
+use candle_core::Device;
+
 use super::super::Result;
 use super::super::check::Check;
 use super::super::error::Of;
@@ -12,7 +14,7 @@ use super::super::folder::Folder;
 use super::super::tensors::Tensors;
 use super::close;
 use crate::diffusion::{DiffusionError, Guide};
-use crate::tensor::candle::{Candle, Tensor};
+use crate::tensor::candle::{Candle, Differentiable, Tensor};
 use crate::tensor::{Activation, Array, Backend, Conv, TensorError};
 
 const LOGITS: f64 = 1e-5;
@@ -89,21 +91,27 @@ fn prepared<B: Backend>(
     b.prepare(spec, &weight, &bias).of(name)
 }
 
-impl Guide for Tiny<Candle> {
+/// One that can be asked, with gradients.
+pub struct Asked<B: Differentiable> {
+    pub on: B,
+    pub net: Tiny<B>,
+}
+
+impl<B: Differentiable> Guide for Asked<B> {
     fn logits(
         &self,
         images: &Tensor,
         _steps: &[f32],
     ) -> std::result::Result<Tensor, DiffusionError> {
-        Ok(self.predict(&Candle, images)?)
+        Ok(self.net.predict(&self.on, images)?)
     }
 }
 
-/// Logits of given images, NCHW.
-pub fn logits(guide: &dyn Guide, images: &Array, what: &str) -> Result<Array> {
+/// Logits of given images, NCHW, by a classifier on this device.
+pub fn logits(guide: &dyn Guide, images: &Array, device: &Device, what: &str) -> Result<Array> {
     let n = images.shape.first().copied().unwrap_or(0);
-    let images = Candle.upload(images).of(what)?;
-    let logits = guide.logits(&images, &vec![0.0; n]).of(what)?;
+    let images = Candle.upload(images).and_then(|x| x.on(device));
+    let logits = guide.logits(&images.of(what)?, &vec![0.0; n]).of(what)?;
     Candle.download(&logits).of(what)
 }
 

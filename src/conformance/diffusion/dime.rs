@@ -15,15 +15,19 @@ use super::classifiers::logits;
 use super::networks::Networks;
 use super::{close, close_to_peak, images, part, per_image, settings, wide};
 use crate::diffusion::{DiffusionError, Dime, DimeSettings, Features, Given, Loss, Noise};
-use crate::tensor::candle::{Candle, Prepared, Tensor};
-use crate::tensor::{Activation, Array, Backend, Conv};
+use crate::tensor::candle::{Differentiable, Tensor};
+use crate::tensor::{Activation, Array, Conv};
 
 const IMAGE: f64 = 1e-4;
 const GRADIENT: f64 = 1e-4;
 /// Square roots of cumulative alphas, in f64.
 const SIGNAL: Tolerance = Tolerance::relative(1e-12);
 
-pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run(
+    networks: &Networks<'_, impl Differentiable>,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     let Some(json) = folder.json("dvce_dime.json")? else {
         return Ok(());
     };
@@ -47,14 +51,14 @@ pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Resul
     let clip = at.at("clip_denoised")?;
     settings::only(&clip, &true, &clip.bool()?, "true, as in every DiME")?;
     let schedule = settings::schedule(&at)?;
-    let features = Perceptual::read(&stored)?;
+    let features = Perceptual::read(&networks.on, &stored)?;
     let run = Run {
         stored: &stored,
         column: at.at("classifier_column")?.usize()?,
         start: at.at("start_step")?.usize()?,
         dime: Dime {
             schedule: &schedule,
-            unet: &unet,
+            unet: &*unet,
             classifier: &*classifier,
             features: Some(&features),
             settings: DimeSettings {
@@ -117,7 +121,12 @@ impl Run<'_> {
 
     /// The classifier's logit of every image.
     fn logit(&self, images: &Array) -> Result<Vec<f64>> {
-        let logits = logits(self.dime.classifier, images, "dime")?;
+        let logits = logits(
+            self.dime.classifier,
+            images,
+            &self.dime.unet.device(),
+            "dime",
+        )?;
         let column = |i: usize| {
             logits
                 .row(i)
@@ -339,10 +348,13 @@ impl Noise for InOrder {
 }
 
 /// Two convolutions, each with a ReLU.
-struct Perceptual(Vec<Prepared>);
+struct Perceptual<B: Differentiable> {
+    on: B,
+    layers: Vec<B::Conv>,
+}
 
-impl Perceptual {
-    fn read(stored: &Tensors) -> Result<Self> {
+impl<B: Differentiable> Perceptual<B> {
+    fn read(on: &B, stored: &Tensors) -> Result<Self> {
         let mut layers = Vec::new();
         for i in [0, 2] {
             let name = format!("perceptual.{i}");
@@ -351,17 +363,20 @@ impl Perceptual {
             let spec = Conv::square(weight.shape[1], weight.shape[0], weight.shape[2])
                 .padding(weight.shape[2] / 2)
                 .activation(Activation::Relu);
-            layers.push(Candle.prepare(spec, &weight, &bias).of(name)?);
+            layers.push(on.prepare(spec, &weight, &bias).of(name)?);
         }
-        Ok(Self(layers))
+        Ok(Self {
+            on: on.clone(),
+            layers,
+        })
     }
 }
 
-impl Features for Perceptual {
+impl<B: Differentiable> Features for Perceptual<B> {
     fn features(&self, images: &Tensor) -> std::result::Result<Tensor, DiffusionError> {
         let mut x = images.clone();
-        for conv in &self.0 {
-            x = Candle.conv(&x, conv, None)?;
+        for conv in &self.layers {
+            x = self.on.conv(&x, conv, None)?;
         }
         Ok(x)
     }

@@ -17,7 +17,7 @@ use super::{close, close_to_peak, images, part, per_image};
 use crate::diffusion::{
     DiffusionError, Distance, Given, Guidance, Guide, Guided, Guider, Strength, X0, length, noised,
 };
-use crate::tensor::candle::{Candle, Tensor};
+use crate::tensor::candle::{Candle, Differentiable, Tensor};
 use crate::tensor::{Array, Backend};
 
 const CHAIN: f64 = 1e-4;
@@ -34,7 +34,11 @@ const FILES: [(&str, &str, bool); 2] = [
     ),
 ];
 
-pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run(
+    networks: &Networks<'_, impl Differentiable>,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     let Some(json) = folder.json("dvce_dime.json")? else {
         return Ok(());
     };
@@ -74,7 +78,10 @@ pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Resul
         strength: Strength::Noise,
         clip: at.at("clip_denoised")?.bool()?,
     };
-    let (classifier, robust) = (Halved(classifier), Halved(robust));
+    let [classifier, robust] = [classifier, robust].map(|guide| Halved {
+        on: networks.on.clone(),
+        guide,
+    });
     for (file, prefix, through_unet) in FILES {
         let Some(stored) = folder.tensors(file)? else {
             continue;
@@ -86,7 +93,7 @@ pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Resul
             }
             let guider = Guider {
                 schedule: &schedule,
-                unet: &unet,
+                unet: &*unet,
                 classifier: &classifier,
                 robust: Some(&robust),
                 guidance: Guidance {
@@ -215,8 +222,8 @@ fn first_step(
         );
     }
     let told = vec![guider.schedule.steps[start - 1] as f32; n];
-    let seen = Candle.upload(x).of(case)?;
-    let output = guider.unet.predict(&Candle, &seen, &told, None).of(case)?;
+    let seen = Candle.upload(x).and_then(|x| x.on(&guider.unet.device()));
+    let output = guider.unet.predict(&seen.of(case)?, &told).of(case)?;
     let output = Candle.download(&output).of(case)?;
     let len = x.len() / n.max(1);
     let eps = Array {
@@ -272,18 +279,21 @@ fn first_step(
 }
 
 /// A classifier of images from 0 to 1.
-struct Halved(Arc<dyn Guide>);
+struct Halved<B> {
+    on: B,
+    guide: Arc<dyn Guide>,
+}
 
-impl Guide for Halved {
+impl<B: Differentiable> Guide for Halved<B> {
     fn logits(
         &self,
         images: &Tensor,
         steps: &[f32],
     ) -> std::result::Result<Tensor, DiffusionError> {
-        let channels = Candle.shape(images).c;
+        let channels = images.shape().c;
         let order: Vec<usize> = (0..channels).collect();
         let half = vec![0.5; channels];
-        self.0
-            .logits(&Candle.affine(images, &order, &half, &half)?, steps)
+        self.guide
+            .logits(&self.on.affine(images, &order, &half, &half)?, steps)
     }
 }

@@ -13,11 +13,10 @@ use super::networks::Networks;
 use super::steps::indices;
 use super::{close, close_to_peak, images, per_image, settings};
 use crate::diffusion::{
-    Distance, Guidance, Guide, Guided, Guider, Noisy, Schedule, normalise, pull,
+    Denoiser, Distance, Guidance, Guide, Guided, Guider, Noisy, Schedule, normalise, pull,
 };
-use crate::nets::Unet;
 use crate::tensor::Array;
-use crate::tensor::candle::Candle;
+use crate::tensor::candle::Differentiable;
 
 const GUIDANCE: f64 = 2e-6;
 const IMAGE: f64 = 1e-5;
@@ -27,7 +26,11 @@ pub const ANGLE: Tolerance = Tolerance::absolute(0.02);
 /// Scale and weight of the cases `lpP` with other exponents; the layout has no fields for them.
 const OTHER_EXPONENTS: (f64, f64) = (0.7, 0.4);
 
-pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run(
+    networks: &Networks<'_, impl Differentiable>,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     let Some(json) = folder.json("guidance.json")? else {
         return Ok(());
     };
@@ -48,7 +51,7 @@ pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Resul
         return Ok(());
     };
     check.group("guided steps");
-    let step = Step::read(&stored, &schedule, &unet)?;
+    let step = Step::read(&stored, &schedule, &*unet)?;
     let told: Vec<usize> = { step.indices.iter() }
         .map(|&t| schedule.steps[t])
         .collect();
@@ -85,7 +88,11 @@ pub fn run(networks: &Networks<'_>, folder: &Folder, check: &mut Check) -> Resul
 type Judges = (Arc<dyn Guide>, Arc<dyn Guide>);
 
 /// The explained and the robust classifier of a kind of case.
-fn judges(networks: &Networks<'_>, kind: &str, check: &mut Check) -> Result<Option<Judges>> {
+fn judges(
+    networks: &Networks<'_, impl Differentiable>,
+    kind: &str,
+    check: &mut Check,
+) -> Result<Option<Judges>> {
     let (explained, robust) = match kind {
         "" | "tiny" => ("classifier", "robust"),
         "near" => ("classifier", "near"),
@@ -113,7 +120,7 @@ fn angles(node: &Node<'_>, found: &Guided, case: &str, check: &mut Check) -> Res
 
 /// The cases `lpP`: all switches on, another exponent of the distance.
 fn other_exponents(
-    networks: &Networks<'_>,
+    networks: &Networks<'_, impl Differentiable>,
     step: &Step<'_>,
     guidance: &Guidance,
     check: &mut Check,
@@ -154,7 +161,7 @@ fn other_exponents(
 struct Step<'a> {
     stored: &'a Tensors,
     schedule: &'a Schedule,
-    unet: &'a Unet<Candle>,
+    unet: &'a dyn Denoiser,
     images: Array,
     originals: Array,
     fresh: Array,
@@ -163,7 +170,7 @@ struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn read(stored: &'a Tensors, schedule: &'a Schedule, unet: &'a Unet<Candle>) -> Result<Self> {
+    fn read(stored: &'a Tensors, schedule: &'a Schedule, unet: &'a dyn Denoiser) -> Result<Self> {
         let x = images(stored, "x_t", None)?;
         Ok(Self {
             originals: images(stored, "init_images", Some(&x))?,

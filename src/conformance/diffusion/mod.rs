@@ -2,7 +2,7 @@
 //! their study.
 //!
 //! Settings stand in the JSON files beside the arrays and are read from there; tolerances are those that the golden data
-//! state for single precision. Guidance needs gradients and runs on candle; networks forward run on the device asked for.
+//! state for single precision. Guidance needs gradients and runs on a device that has them; networks forward run on the device asked for.
 
 mod batch;
 mod chains;
@@ -24,6 +24,7 @@ use super::Result;
 use super::check::{Check, Tolerance};
 use super::folder::{Folder, Layout};
 use super::tensors::Tensors;
+use crate::tensor::candle::Differentiable;
 use crate::tensor::{Array, Backend};
 use networks::Networks;
 
@@ -66,8 +67,14 @@ pub const LAYOUT: Layout = Layout {
     not_run: &[],
 };
 
-pub fn run<B: Backend + 'static>(backend: &B, folder: &Folder, check: &mut Check) -> Result<()> {
-    let networks = Networks::new(folder);
+/// Networks forward on one device; what needs gradients on another.
+pub fn run<B: Backend + 'static>(
+    backend: &B,
+    with_gradients: &impl Differentiable,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
+    let networks = Networks::new(with_gradients, folder);
     schedules::run(folder, check)?;
     networks::run(backend, &networks, folder, check)?;
     full_size::run(folder, check)?;

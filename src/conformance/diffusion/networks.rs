@@ -13,11 +13,11 @@ use super::super::folder::Folder;
 use super::super::json::{Json, Node};
 use super::super::tensors::Tensors;
 use super::super::{Result, unet_settings};
-use super::classifiers::Tiny;
+use super::classifiers::{Asked, Tiny};
 use super::{close, probes};
-use crate::diffusion::{Fitting, Guide, NoiseAware};
+use crate::diffusion::{Denoiser, Fitting, Guide, NoiseAware, Unconditional};
 use crate::nets::{Unet, UnetConfig, UnetEncoder, UnetEncoderConfig, sinusoidal};
-use crate::tensor::candle::{Candle, Tensor};
+use crate::tensor::candle::{Candle, Differentiable, Tensor};
 use crate::tensor::{Array, Backend, StateDict, TensorError};
 
 const OUTPUT: f64 = 2e-5;
@@ -30,9 +30,11 @@ enum Config {
 }
 
 /// Networks with gradients, by name; each is built once.
-pub struct Networks<'a> {
+pub struct Networks<'a, G: Differentiable> {
+    /// Their device.
+    pub on: G,
     folder: &'a Folder,
-    unets: RefCell<BTreeMap<String, Rc<Unet<Candle>>>>,
+    unets: RefCell<BTreeMap<String, Rc<Unconditional<G>>>>,
     guides: RefCell<BTreeMap<String, Arc<dyn Guide>>>,
 }
 
@@ -59,9 +61,10 @@ fn config(node: &Node<'_>, check: &mut Check) -> Result<Config> {
     })
 }
 
-impl<'a> Networks<'a> {
-    pub fn new(folder: &'a Folder) -> Self {
+impl<'a, G: Differentiable> Networks<'a, G> {
+    pub fn new(on: &G, folder: &'a Folder) -> Self {
         Self {
+            on: on.clone(),
             folder,
             unets: RefCell::default(),
             guides: RefCell::default(),
@@ -69,14 +72,17 @@ impl<'a> Networks<'a> {
     }
 
     /// A denoiser; none if the folder lacks it.
-    pub fn unet(&self, name: &str, check: &mut Check) -> Result<Option<Rc<Unet<Candle>>>> {
+    pub fn unet(&self, name: &str, check: &mut Check) -> Result<Option<Rc<Unconditional<G>>>> {
         if let Some(found) = self.unets.borrow().get(name) {
             return Ok(Some(found.clone()));
         }
         let Some((Config::Denoiser(config), dict)) = find(self.folder, name, check)? else {
             return Ok(None);
         };
-        let unet = Rc::new(Unet::new(&Candle, &dict, config).of(name)?);
+        let unet = Rc::new(Unconditional {
+            net: Unet::new(&self.on, &dict, config).of(name)?,
+            backend: self.on.clone(),
+        });
         self.unets.borrow_mut().insert(name.into(), unet.clone());
         Ok(Some(unet))
     }
@@ -86,12 +92,16 @@ impl<'a> Networks<'a> {
         if let Some(found) = self.guides.borrow().get(name) {
             return Ok(Some(found.clone()));
         }
-        let tiny = Tiny::read(&Candle, self.folder, name)?;
+        let tiny = Tiny::read(&self.on, self.folder, name)?;
         let guide: Arc<dyn Guide> = match tiny {
-            Some(tiny) => Arc::new(tiny),
+            Some(net) => Arc::new(Asked {
+                on: self.on.clone(),
+                net,
+            }),
             None => match find(self.folder, name, check)? {
                 Some((Config::Encoder(config), dict)) => Arc::new(NoiseAware {
-                    net: UnetEncoder::new(&Candle, &dict, config).of(name)?,
+                    net: UnetEncoder::new(&self.on, &dict, config).of(name)?,
+                    backend: self.on.clone(),
                     fitting: Fitting::default(),
                 }),
                 _ => return Ok(None),
@@ -116,7 +126,7 @@ impl<'a> Networks<'a> {
 
 pub fn run<B: Backend>(
     backend: &B,
-    networks: &Networks<'_>,
+    networks: &Networks<'_, impl Differentiable>,
     folder: &Folder,
     check: &mut Check,
 ) -> Result<()> {
@@ -155,7 +165,7 @@ pub fn run<B: Backend>(
             Config::Denoiser(config) => {
                 denoiser(backend, name, &dict, &config, io, check)?;
                 if let Some(unet) = networks.unet(name, check)? {
-                    vector_product(&unet, name, io, check)?;
+                    vector_product(&*unet, &networks.on, name, io, check)?;
                 }
                 probes::run(backend, name, &dict, &config, io, &json, check)?;
             }
@@ -169,7 +179,7 @@ pub fn run<B: Backend>(
                 let got = backend.download(&got).of(name)?;
                 close(check, &out, &io.f32(&out)?, &got, OUTPUT);
                 if let Some(guide) = networks.guide(name, check)? {
-                    opinions(&*guide, name, io, check)?;
+                    opinions(&*guide, &networks.on, name, io, check)?;
                 }
             }
         }
@@ -296,16 +306,22 @@ fn gradient(
 }
 
 /// The gradient of `Σ out · vector` by the image.
-fn vector_product(unet: &Unet<Candle>, name: &str, io: &Tensors, check: &mut Check) -> Result<()> {
+fn vector_product(
+    unet: &dyn Denoiser,
+    on: &impl Differentiable,
+    name: &str,
+    io: &Tensors,
+    check: &mut Check,
+) -> Result<()> {
     let [vector, product] = ["vjp_vector", "vjp_x"].map(|n| format!("{name}.{n}"));
     if !io.contains(&product) {
         return Ok(());
     }
-    let x = Candle.variable(&io.f32_of_rank("x_t", 4)?).of(name)?;
+    let x = on.variable(&io.f32_of_rank("x_t", 4)?).of(name)?;
     let seen = Tensor::new(x.as_tensor()).of(name)?;
-    let out = unet.predict(&Candle, &seen, &steps(io, "timesteps")?, None);
+    let out = unet.predict(&seen, &steps(io, "timesteps")?);
     let out = out.of(name)?;
-    let vector = Candle.upload(&io.f32_of_rank(&vector, 4)?).of(name)?;
+    let vector = on.upload(&io.f32_of_rank(&vector, 4)?).of(name)?;
     let sum = out.candle().mul(vector.candle()).and_then(|p| p.sum_all());
     let got = gradient(sum, &x, name)?;
     close(check, &product, &io.f32(&product)?, &got, GRADIENT);
@@ -313,7 +329,13 @@ fn vector_product(unet: &Unet<Candle>, name: &str, io: &Tensors, check: &mut Che
 }
 
 /// `NAME.grad_mean_logp_C_C_…`: the gradient of the batch mean of the log-probabilities of these classes.
-fn opinions(guide: &dyn Guide, name: &str, io: &Tensors, check: &mut Check) -> Result<()> {
+fn opinions(
+    guide: &dyn Guide,
+    on: &impl Differentiable,
+    name: &str,
+    io: &Tensors,
+    check: &mut Check,
+) -> Result<()> {
     let prefix = format!("{name}.grad_mean_logp_");
     for tensor in io.names() {
         let Some(classes) = tensor.strip_prefix(&prefix) else {
@@ -323,11 +345,11 @@ fn opinions(guide: &dyn Guide, name: &str, io: &Tensors, check: &mut Check) -> R
             classes.split('_').map(str::parse).collect();
         let classes =
             classes.map_err(|e| io.wrong(tensor, "classes in its name", e.to_string()))?;
-        let x = Candle.variable(&io.f32_of_rank(&format!("{name}.x"), 4)?);
+        let x = on.variable(&io.f32_of_rank(&format!("{name}.x"), 4)?);
         let x = x.of(name)?;
         let seen = Tensor::new(x.as_tensor()).of(name)?;
         let logits = guide.logits(&seen, &steps(io, "timesteps")?).of(name)?;
-        let known = Candle.shape(&logits).c;
+        let known = logits.shape().c;
         let mut wanted = Array::zeros([classes.len(), known]);
         for (row, class) in classes.iter().enumerate() {
             if *class >= known {
@@ -336,8 +358,8 @@ fn opinions(guide: &dyn Guide, name: &str, io: &Tensors, check: &mut Check) -> R
             }
             wanted.data[row * known + class] = 1.0 / classes.len() as f32;
         }
-        let log = Candle.log_softmax(&logits).of(name)?;
-        let wanted = Candle.upload(&wanted).of(name)?;
+        let log = on.log_softmax(&logits).of(name)?;
+        let wanted = on.upload(&wanted).of(name)?;
         let sum = log.candle().mul(wanted.candle()).and_then(|p| p.sum_all());
         let got = gradient(sum, &x, name)?;
         close(check, tensor, &io.f32(tensor)?, &got, GRADIENT);

@@ -17,8 +17,7 @@ use crate::diffusion::{
 use crate::images::{self, ImageError, Limits};
 use crate::metrics::validity::{argmax, softmax};
 use crate::nets::NetError;
-use crate::tensor::candle::Candle;
-use crate::tensor::{Array, Backend, TensorError};
+use crate::tensor::{Array, TensorError};
 use crate::train::{to_pixels, to_values};
 use crate::weights::WeightsError;
 
@@ -78,7 +77,7 @@ impl Plan {
             "seed": self.seed,
             "samples": self.samples,
             "networks": networks.identity(),
-            "arithmetic": Candle.arithmetic(),
+            "arithmetic": networks.arithmetic(),
         })
     }
 
@@ -122,7 +121,7 @@ pub fn run(
     }
     let guider = Guider {
         schedule: &schedule,
-        unet: &networks.unet,
+        unet: networks.unet.as_ref(),
         classifier: networks.classifier.as_ref(),
         robust: networks.robust.as_deref(),
         guidance: plan.guidance,
@@ -153,13 +152,10 @@ pub fn run(
             Strength::Noise => clean,
             _ => images,
         };
-        let [before, after] = [&originals, &seen(&result)].map(|images| -> Result<Array> {
-            let logits = networks
-                .classifier
-                .logits(&Candle.upload(images)?, &vec![0.0; batch.len()])?;
-            Ok(Candle.download(&logits)?)
-        });
-        let (before, after) = (before?, after?);
+        let (before, after) = (
+            networks.logits(&originals)?,
+            networks.logits(&seen(&result))?,
+        );
         for (i, (task, sample, at)) in batch.iter().enumerate() {
             let row = result.row(i);
             if row.iter().any(|v| !v.is_finite()) {

@@ -1,15 +1,15 @@
 //! The denoiser and the classifiers of a run, opened from their cards.
 
 use super::{GenerateError, Result};
-use crate::diffusion::{Clean, Fitting, Guide, NoiseAware};
+use crate::diffusion::{Clean, Denoiser, Fitting, Guide, NoiseAware, Unconditional};
 use crate::nets::{Architecture, Unet, UnetEncoder, build};
-use crate::tensor::candle::Candle;
-use crate::tensor::{Array, Backend, Resize};
+use crate::tensor::candle::{Candle, Differentiable, Tensor};
+use crate::tensor::{Array, Backend, Resize, WithGradients};
 use crate::weights::{Card, Channels, DiffusionConfig, Preprocessing, Registry, Role};
 
 /// Denoiser and classifiers, ready for gradients.
 pub struct Networks {
-    pub unet: Unet<Candle>,
+    pub unet: Box<dyn Denoiser>,
     pub classifier: Box<dyn Guide>,
     pub robust: Option<Box<dyn Guide>>,
     /// Side of the images that the denoiser draws.
@@ -19,11 +19,26 @@ pub struct Networks {
     diffusion: DiffusionConfig,
     /// Names and checksums.
     identity: serde_json::Value,
+    arithmetic: &'static str,
 }
 
 impl Networks {
-    /// Opens them by name or path of their cards.
+    /// Opens them by name or path of their cards, on one device.
     pub fn open(
+        registry: &Registry,
+        unet: &str,
+        classifier: &str,
+        robust: Option<&str>,
+        device: &WithGradients,
+    ) -> Result<Self> {
+        match device {
+            WithGradients::Engine(b) => Self::on(b, registry, unet, classifier, robust),
+            WithGradients::Composed(b) => Self::on(b, registry, unet, classifier, robust),
+        }
+    }
+
+    fn on(
+        backend: &impl Differentiable,
         registry: &Registry,
         unet: &str,
         classifier: &str,
@@ -53,12 +68,16 @@ impl Networks {
             ));
         }
         let loaded = registry.load(&card)?;
-        let network = Unet::new(&Candle, &loaded.dict, card.denoiser.clone())?;
-        let (classifier_card, classifier_sha, guide) = open(registry, classifier, size)?;
-        let robust = robust.map(|name| open(registry, name, size)).transpose()?;
+        let network = Unconditional {
+            net: Unet::new(backend, &loaded.dict, card.denoiser.clone())?,
+            backend: backend.clone(),
+        };
+        let open = |name: &str| open(backend, registry, name, size);
+        let (classifier_card, classifier_sha, guide) = open(classifier)?;
+        let robust = robust.map(open).transpose()?;
         let classes = |guide: &dyn Guide| -> Result<usize> {
-            let image = Candle.upload(&Array::zeros([1, 3, size, size]))?;
-            Ok(Candle.shape(&guide.logits(&image, &[0.0])?).c)
+            let image = backend.upload(&Array::zeros([1, 3, size, size]))?;
+            Ok(guide.logits(&image, &[0.0])?.shape().c)
         };
         if let Some((card, _, other)) = &robust {
             let [found, expected] = [classes(other.as_ref())?, classes(guide.as_ref())?];
@@ -73,13 +92,14 @@ impl Networks {
             "robust": robust.as_ref().map(|(card, sha, _)| [card.name.clone(), sha.clone()]),
         });
         Ok(Self {
-            unet: network,
+            unet: Box::new(network),
             classifier: guide,
             robust: robust.map(|(_, _, guide)| guide),
             size,
             labels: classifier_card.labels,
             diffusion,
             identity,
+            arithmetic: backend.arithmetic(),
         })
     }
 
@@ -90,10 +110,28 @@ impl Networks {
     pub fn identity(&self) -> serde_json::Value {
         self.identity.clone()
     }
+
+    /// How their device multiplies; see [`Backend::arithmetic`].
+    pub fn arithmetic(&self) -> &'static str {
+        self.arithmetic
+    }
+
+    /// What the classifier says of images NCHW from −1 to 1 without noise.
+    pub fn logits(&self, images: &Array) -> Result<Array> {
+        let seen: Tensor = Candle.upload(images)?.on(&self.unet.device())?;
+        let steps = vec![0.0; images.shape[0]];
+        let logits = self.classifier.logits(&seen, &steps)?;
+        Ok(Candle.download(&logits)?)
+    }
 }
 
 /// A classifier that looks at images of the denoiser, from −1 to 1.
-fn open(registry: &Registry, name: &str, size: usize) -> Result<(Card, String, Box<dyn Guide>)> {
+fn open<B: Differentiable>(
+    backend: &B,
+    registry: &Registry,
+    name: &str,
+    size: usize,
+) -> Result<(Card, String, Box<dyn Guide>)> {
     let card = registry.card(name)?;
     if card.role != Role::Classifier {
         return Err(GenerateError::Network {
@@ -108,11 +146,13 @@ fn open(registry: &Registry, name: &str, size: usize) -> Result<(Card, String, B
     let fitting = fitting(&card.preprocessing, size);
     let guide: Box<dyn Guide> = match card.architecture {
         Architecture::UnetEncoder => Box::new(NoiseAware {
-            net: UnetEncoder::new(&Candle, &loaded.dict, card.unet.clone())?,
+            net: UnetEncoder::new(backend, &loaded.dict, card.unet.clone())?,
+            backend: backend.clone(),
             fitting,
         }),
         architecture => Box::new(Clean {
-            net: build(architecture, &Candle, &loaded.dict, &card.unet)?,
+            net: build(architecture, backend, &loaded.dict, &card.unet)?,
+            backend: backend.clone(),
             fitting,
         }),
     };

@@ -10,6 +10,7 @@ mod attention;
 mod batch_norm;
 mod checkpoint;
 mod conv;
+mod differentiable;
 mod distance;
 mod input_gradient;
 mod layer_norm;
@@ -29,6 +30,7 @@ mod training;
 mod weight_gradient;
 
 pub use conv::Prepared;
+pub use differentiable::Differentiable;
 pub(crate) use operation::{Gradient, Operation, Output, unary};
 pub use tensor::Tensor;
 pub(crate) use tensor::View;
@@ -51,33 +53,6 @@ use tensor::{dims, from_candle};
 pub struct Candle;
 
 impl Candle {
-    /// Uploads NCHW images (or `[n, c]` vectors) as a variable: gradients can be taken with respect to it.
-    pub fn variable(&self, array: &Array) -> Result<Var, TensorError> {
-        Var::from_tensor(self.upload(array)?.candle()).map_err(from_candle)
-    }
-
-    /// A candle tensor NCHW as an activation; gradients flow through.
-    pub fn from_nchw(&self, images: &candle_core::Tensor) -> Result<Tensor, TensorError> {
-        let nhwc = images.permute((0, 2, 3, 1)).map_err(from_candle)?;
-        Tensor::new(&nhwc)
-    }
-
-    /// An activation as a candle tensor NCHW; gradients flow through.
-    pub fn to_nchw(&self, x: &Tensor) -> Result<candle_core::Tensor, TensorError> {
-        let nchw = x.candle().permute((0, 3, 1, 2));
-        nchw.and_then(|t| t.contiguous()).map_err(from_candle)
-    }
-
-    /// `log softmax` over the channels.
-    pub fn log_softmax(&self, x: &Tensor) -> Result<Tensor, TensorError> {
-        let log = || -> candle_core::Result<candle_core::Tensor> {
-            let x = x.candle();
-            let shifted = x.broadcast_sub(&x.max_keepdim(3)?.detach())?;
-            shifted.broadcast_sub(&shifted.exp()?.sum_keepdim(3)?.log()?)
-        };
-        Tensor::new(&log().map_err(from_candle)?)
-    }
-
     /// A convolution whose weights are being trained: OIHW (or `[o, i]`) and, if any, `[o]`.
     pub fn prepare_trainable(
         &self,
@@ -112,6 +87,12 @@ impl Candle {
 }
 
 pub use trainable_norm::TrainableNorm;
+
+impl Differentiable for Candle {
+    fn device(&self) -> candle_core::Device {
+        candle_core::Device::Cpu
+    }
+}
 
 /// For operations that the trait promises to succeed: they can only fail if candle itself is broken.
 fn sound(result: Result<Tensor, TensorError>) -> Tensor {
@@ -156,7 +137,7 @@ impl Backend for Candle {
     }
 
     fn download(&self, tensor: &Tensor) -> Result<Array, TensorError> {
-        Cpu.download(&tensor.for_engine())
+        Cpu.download(&tensor.for_engine()?)
     }
 
     fn shape(&self, tensor: &Tensor) -> Shape {
@@ -225,8 +206,9 @@ impl Backend for Candle {
     }
 
     fn global_mean(&self, x: &Tensor) -> Tensor {
-        self.adaptive_mean(x, 1, 1)
-            .unwrap_or_else(|_| sound(constant(Cpu.global_mean(&x.for_engine()))))
+        let mean = self.adaptive_mean(x, 1, 1);
+        let of_nothing = |_| constant(Cpu.global_mean(&x.for_engine()?));
+        sound(mean.or_else(of_nothing))
     }
 
     fn adaptive_mean(
@@ -380,12 +362,12 @@ impl Backend for Candle {
         b: &Tensor,
         head: &[f32],
     ) -> Result<Vec<f64>, TensorError> {
-        Cpu.mean_feature_distance(&a.for_engine(), &b.for_engine(), head)
+        Cpu.mean_feature_distance(&a.for_engine()?, &b.for_engine()?, head)
     }
 }
 
 /// An activation without a history.
-fn constant(tensor: super::cpu::Tensor) -> Result<Tensor, TensorError> {
+pub(super) fn constant(tensor: super::cpu::Tensor) -> Result<Tensor, TensorError> {
     let shape = dims(tensor.shape());
     let data = tensor.into_data();
     let inner = candle_core::Tensor::from_vec(data, shape, &candle_core::Device::Cpu);

@@ -1,8 +1,7 @@
 //! Differentiable operations: a forward pass over plain values and the way a gradient takes back.
 //!
 //! An operation states both in the traits below; this file makes candle operations of them. Only values in main
-//! memory are handled here. For another candle device an operation would be composed of candle's own
-//! primitives: that path belongs beside the call of [`unary`], [`binary`] or [`ternary`] in the file of each operation.
+//! memory are handled here; [`crate::tensor::composed`] has the operations for other devices of candle.
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
 

@@ -1,6 +1,6 @@
 //! Activations as candle tensors: `[n, h, w, c]`, contiguous f32.
 
-use candle_core::{CpuStorage, DType, Layout, Storage};
+use candle_core::{CpuStorage, DType, Device, Layout, Storage};
 
 use crate::tensor::{Shape, TensorError, cpu};
 
@@ -9,6 +9,8 @@ use crate::tensor::{Shape, TensorError, cpu};
 pub struct Tensor {
     inner: candle_core::Tensor,
     shape: Shape,
+    /// Why there are no values: an operation that cannot refuse went wrong.
+    error: Option<TensorError>,
 }
 
 impl Tensor {
@@ -19,7 +21,7 @@ impl Tensor {
             [n, c] => Shape::new(n, 1, 1, c),
             _ => return Err(unexpected(tensor)),
         };
-        if tensor.dtype() != DType::F32 || !tensor.device().is_cpu() {
+        if tensor.dtype() != DType::F32 {
             return Err(unexpected(tensor));
         }
         let inner = match tensor.rank() {
@@ -29,7 +31,32 @@ impl Tensor {
         Ok(Self {
             inner: inner.map_err(from_candle)?,
             shape,
+            error: None,
         })
+    }
+
+    /// What an operation gives that went wrong and cannot say so.
+    pub(in crate::tensor) fn failed(shape: Shape, error: TensorError) -> Self {
+        let nothing = candle_core::Tensor::zeros((1, 1, 1, 1), DType::F32, &Device::Cpu);
+        let inner = nothing.and_then(|zero| zero.broadcast_as(dims(shape)));
+        Self {
+            inner: inner.unwrap_or_else(|e| unreachable!("one zero, repeated: {e}")),
+            shape,
+            error: Some(error),
+        }
+    }
+
+    /// The candle tensor, or what went wrong when it was to be computed.
+    pub(in crate::tensor) fn sound(&self) -> Result<&candle_core::Tensor, TensorError> {
+        match &self.error {
+            None => Ok(&self.inner),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// The same values on a device of candle; gradients flow through.
+    pub fn on(&self, device: &Device) -> Result<Self, TensorError> {
+        Self::new(&self.sound()?.to_device(device).map_err(from_candle)?)
     }
 
     /// The candle tensor `[n, h, w, c]`.
@@ -41,17 +68,38 @@ impl Tensor {
         self.shape
     }
 
-    /// The same values for the CPU engine.
-    pub(super) fn for_engine(&self) -> cpu::Tensor {
-        read(&self.inner, |view| view.for_engine())
-            .unwrap_or_else(|error| unreachable!("checked when it was made: {error}"))
+    /// A candle tensor NCHW as an activation; gradients flow through.
+    pub fn from_nchw(images: &candle_core::Tensor) -> Result<Self, TensorError> {
+        Self::new(&images.permute((0, 2, 3, 1)).map_err(from_candle)?)
+    }
+
+    /// An activation as a candle tensor NCHW; gradients flow through.
+    pub fn to_nchw(&self) -> Result<candle_core::Tensor, TensorError> {
+        let nchw = self.sound()?.permute((0, 3, 1, 2));
+        nchw.and_then(|t| t.contiguous()).map_err(from_candle)
+    }
+
+    /// `log softmax` over the channels.
+    pub fn log_softmax(&self) -> Result<Self, TensorError> {
+        let x = self.sound()?;
+        let log = || -> candle_core::Result<candle_core::Tensor> {
+            let shifted = x.broadcast_sub(&x.max_keepdim(3)?.detach())?;
+            shifted.broadcast_sub(&shifted.exp()?.sum_keepdim(3)?.log()?)
+        };
+        Self::new(&log().map_err(from_candle)?)
+    }
+
+    /// The same values for the CPU engine, from wherever they are.
+    pub(in crate::tensor) fn for_engine(&self) -> Result<cpu::Tensor, TensorError> {
+        let here = self.on(&Device::Cpu)?;
+        read(&here.inner, |view| view.for_engine()).map_err(from_candle)
     }
 }
 
 fn unexpected(tensor: &candle_core::Tensor) -> TensorError {
     TensorError::Shape {
         operation: "candle tensor",
-        expected: "[n, h, w, c] or [n, c] of F32 on the CPU".into(),
+        expected: "[n, h, w, c] or [n, c] of F32".into(),
         found: format!("{:?} of {:?}", tensor.dims(), tensor.dtype()),
     }
 }
