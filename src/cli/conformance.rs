@@ -19,7 +19,7 @@ pub struct ConformanceArgs {
     #[arg(value_name = "AREA|all")]
     area: String,
 
-    /// Folder of the area's layout; with `all`, a folder that holds one folder per area.
+    /// Folder of the area's layout, or one that holds a folder per area.
     /// Default: $FOIL_REFERENCE, ../shared/reference or tests/golden, else a small set inside the program.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -92,7 +92,9 @@ fn plan(args: &ConformanceArgs) -> anyhow::Result<Vec<(&'static str, Source)>> {
         return Ok(areas.into_iter().map(|a| (a, default_source(a))).collect());
     };
     if !all {
-        return Ok(vec![(areas[0], Source::Folder(data.clone()))]);
+        let (area, inner) = (areas[0], data.join(areas[0]));
+        let folder = if inner.is_dir() { inner } else { data.clone() };
+        return Ok(vec![(area, Source::Folder(folder))]);
     }
     let found: Vec<_> = areas
         .into_iter()

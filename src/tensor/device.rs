@@ -74,7 +74,7 @@ pub fn devices() -> Vec<DeviceInfo> {
     }));
     if found.is_empty() {
         all.push(DeviceInfo {
-            device: Device::Wgpu(Adapter::Hardware),
+            device: Device::Wgpu(Adapter::First),
             available: false,
             description: "no Vulkan, Metal or DirectX 12 adapter".into(),
         });
@@ -134,7 +134,17 @@ impl Device {
             Device::Cpu => asked(Opened::Cpu(super::cpu::Cpu)),
             Device::Wgpu(adapter) => {
                 let gpu = wgpu::open(adapter, None, precision)?;
-                asked(Opened::Gpu(gpu))
+                let (device, opened, why) = asked(Opened::Gpu(gpu));
+                match (adapter, adapters().first()) {
+                    (Adapter::First, Some(found)) if found.software => {
+                        let why = format!(
+                            "{why}; no GPU, only {}: --device cpu is many times faster",
+                            found.name
+                        );
+                        (device, opened, why)
+                    }
+                    _ => (device, opened, why),
+                }
             }
             Device::Cuda(number) => {
                 let gpu = cuda::open(number, precision)?;
@@ -170,7 +180,7 @@ impl FromStr for Device {
         Ok(match (kind, which) {
             ("auto", None) => Device::Auto,
             ("cpu", None) => Device::Cpu,
-            ("wgpu", None) => Device::Wgpu(Adapter::Hardware),
+            ("wgpu", None) => Device::Wgpu(Adapter::First),
             ("wgpu", Some("software")) => Device::Wgpu(Adapter::Software),
             ("wgpu", Some(which)) => Device::Wgpu(Adapter::Number(number(which)?)),
             ("cuda", which) => Device::Cuda(which.map(number).transpose()?.unwrap_or(0)),

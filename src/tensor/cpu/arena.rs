@@ -22,7 +22,7 @@ pub struct Arena {
     held: usize,
     live: usize,
     most_live: usize,
-    /// Whether as many empty slabs are kept as were ever in use, or one.
+    /// Whether as many empty slabs are kept as were ever in use, or the last one.
     keeps: bool,
     huge: bool,
 }
@@ -33,7 +33,7 @@ impl Arena {
         Self::new(true, true)
     }
 
-    /// An arena of what lasts. It keeps one empty slab, for the weights of a training, which are packed anew in every
+    /// An arena of what lasts. It keeps the last slab when it is empty, for the weights of a training, which are packed anew in every
     /// step. Small pages: a short run ends sooner, because systems take longer to give large ones.
     pub const fn lasting() -> Self {
         Self::new(false, false)
@@ -284,10 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn of_what_lasts_one_ordinary_slab_is_kept() {
+    fn of_what_lasts_the_last_slab_is_kept_unless_it_is_large() {
         let mut arena = Arena::lasting();
-        let pieces = [LINE, SLAB, SLAB + LINE].map(|size| (arena.take(size).unwrap(), size));
-        assert_eq!(arena.held, 2 * SLAB + SLAB + HUGE_PAGE);
+        let pieces = [SLAB + LINE, LINE, SLAB].map(|size| (arena.take(size).unwrap(), size));
+        // The second lies behind the first.
+        assert_eq!(arena.held, 2 * SLAB + HUGE_PAGE);
         for (piece, size) in pieces {
             arena.give(piece, size);
         }

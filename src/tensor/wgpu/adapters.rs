@@ -12,8 +12,8 @@ use crate::tensor::DeviceError;
 /// An adapter as the user names it: `wgpu`, `wgpu:software`, `wgpu:N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adapter {
-    /// The first that is no software.
-    Hardware,
+    /// The first of all: a software one only where there is no other.
+    First,
     /// The first that is software.
     Software,
     /// By its number in [`adapters`].
@@ -23,7 +23,7 @@ pub enum Adapter {
 impl fmt::Display for Adapter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Adapter::Hardware => write!(f, "wgpu"),
+            Adapter::First => write!(f, "wgpu"),
             Adapter::Software => write!(f, "wgpu:software"),
             Adapter::Number(i) => write!(f, "wgpu:{i}"),
         }
@@ -86,7 +86,7 @@ pub fn choose(which: Adapter) -> Result<(wgpu::Adapter, Found), DeviceError> {
         .collect();
     let names: Vec<String> = all.iter().map(|(_, f)| f.name.clone()).collect();
     let position = match which {
-        Adapter::Hardware => all.iter().position(|(_, f)| !f.software),
+        Adapter::First => (!all.is_empty()).then_some(0),
         Adapter::Software => all.iter().position(|(_, f)| f.software),
         Adapter::Number(i) => (i < all.len()).then_some(i),
     };
@@ -107,15 +107,9 @@ fn absent(which: Adapter, names: &[String]) -> DeviceError {
             format!("there are {}", list.join(", "))
         }
     };
-    let hint = match which {
-        Adapter::Hardware if !names.is_empty() => {
-            "; a software adapter is used only if it is named (--device wgpu:software), --device cpu is faster"
-        }
-        _ => "; use --device cpu",
-    };
     DeviceError::Absent {
         device: which.to_string(),
-        why: format!("{found}{hint}"),
+        why: format!("{found}; use --device cpu"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! GPUs over wgpu: Vulkan, Metal or DirectX 12, and Vulkan drivers that compute in software.
 //!
-//! A software adapter is never taken unless it is asked for (`wgpu:software`, or its number in `foil devices`): the CPU
-//! engine is many times faster. It is there to prove the kernels on machines without a GPU.
+//! A software adapter is never taken by `auto`: the CPU engine is many times faster. It is there to prove the kernels on
+//! machines without a GPU (`wgpu:software`, its number in `foil devices`, or `wgpu` where there is nothing else).
 
 mod adapters;
 mod driver;
