@@ -6,8 +6,10 @@ mod devices;
 mod generate;
 mod glyphs;
 mod metric;
+mod pace;
 mod progress;
 mod score;
+mod study;
 mod tables;
 mod train;
 pub mod weights;
@@ -50,6 +52,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Print the tables of a study from its raw results or from result folders.
     Tables(tables::TablesArgs),
+    /// Run a paper's whole study: make counterfactuals, score them, print its tables.
+    Study(Box<study::StudyArgs>),
     /// List, check, fetch and import network weights.
     Weights(weights::WeightsArgs),
     /// Train small networks on images with known attributes.
@@ -87,6 +91,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Glyphs(args) => glyphs::run(args).map(|()| true),
         Command::Demo(args) => demo::run(args).map(|()| true),
         Command::Tables(args) => tables::run(args).map(|()| true),
+        Command::Study(args) => study::run(args).map(|()| true),
         Command::Weights(args) => weights::run(args).map(|()| true),
         Command::Train(args) => train::run(args).map(|()| true),
         Command::Devices(args) => devices::run(args).map(|()| true),

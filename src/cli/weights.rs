@@ -94,6 +94,7 @@ fn place(registry: &Registry, card: &Card) -> (&'static str, String) {
                 Location::Imported(..) => "imported",
                 Location::File(_) => "file",
                 Location::Hub(_) => "hub cache",
+                Location::Untrained(_) => "untrained",
             };
             (word, location.to_string())
         }

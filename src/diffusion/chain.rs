@@ -1,5 +1,7 @@
 //! From an original image to its counterfactual: noise it half way, then denoise it under guidance.
 
+use sha2::{Digest, Sha256};
+
 use super::error::{DiffusionError, Result};
 use super::guidance::{Guided, Guider, Noisy};
 use super::process::noised;
@@ -15,14 +17,28 @@ pub trait Noise: Sync {
 /// Random noise of a seed. An image's noise depends on its key, not on its place in a batch.
 pub struct Seeded {
     pub seed: u64,
-    /// One per image of the batch.
+    /// One per image of the batch: spread over all 64 bits, as [`Seeded::key`] makes them.
     pub keys: Vec<u64>,
+}
+
+impl Seeded {
+    /// The key of a sample of an image by what the image is called: others that come or go do not change it.
+    pub fn key(name: &str, sample: usize) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update((sample as u64).to_le_bytes());
+        hash.update(name.as_bytes());
+        let digest: [u8; 32] = hash.finalize().into();
+        digest
+            .iter()
+            .take(8)
+            .fold(0, |key, &b| key << 8 | u64::from(b))
+    }
 }
 
 impl Noise for Seeded {
     fn fill(&self, image: usize, draw: usize, to: &mut [f32]) {
-        let key = self.keys[image] << 20 | draw as u64;
-        let mut draws = Draws::new(self.seed, Stream::COUNTERFACTUAL_NOISE, key);
+        let own = self.seed ^ self.keys[image];
+        let mut draws = Draws::new(own, Stream::COUNTERFACTUAL_NOISE, draw as u64);
         to.iter_mut().for_each(|v| *v = draws.normal() as f32);
     }
 }
@@ -91,5 +107,33 @@ impl Guider<'_> {
             clean = found.clean;
         }
         Ok(Chained { images, clean })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_belongs_to_the_name_the_sample_the_step_and_the_seed() {
+        let drawn = |seed: u64, name: &str, sample: usize, draw: usize| {
+            let noise = Seeded {
+                seed,
+                keys: vec![7, Seeded::key(name, sample)],
+            };
+            let mut to = [0.0f32; 4];
+            noise.fill(1, draw, &mut to);
+            to
+        };
+        let base = drawn(1, "a/b.png", 0, 0);
+        assert_eq!(base, drawn(1, "a/b.png", 0, 0));
+        for other in [
+            drawn(2, "a/b.png", 0, 0),
+            drawn(1, "a/c.png", 0, 0),
+            drawn(1, "a/b.png", 1, 0),
+            drawn(1, "a/b.png", 0, 1),
+        ] {
+            assert_ne!(base, other);
+        }
     }
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::chain::{Noise, batch};
+use super::cone::length;
 use super::error::{DiffusionError, Result};
 use super::guide::{Denoiser, Guide};
 use super::process::{drawn, moments, noised};
@@ -61,6 +62,15 @@ pub struct DimeStep<'a> {
     /// Gradient of the classifier's loss times the scale, and that of all distances.
     pub class_gradient: &'a Array,
     pub distance_gradient: &'a Array,
+    /// Images that go without guidance, because the classifier's gradient is zero or not a number.
+    pub without: &'a [bool],
+}
+
+/// Where a search for a scale is.
+pub struct Attempt<'a> {
+    pub scale: f64,
+    /// Images of the batch that are in it.
+    pub images: &'a [usize],
 }
 
 impl Loss {
@@ -190,16 +200,26 @@ impl Dime<'_> {
             let signal = self.schedule.alphas[t].sqrt() as f32;
             let class = self.class_gradient(&clean, t, targets, scale)?;
             let distance = self.distance_gradient(&noisy, &clean, originals, signal)?;
+            let lost = |i: usize| {
+                let far = length(class.row(i));
+                // A scale of zero asks for no push of the classifier.
+                !far.is_finite() || (far == 0.0 && scale != 0.0)
+            };
+            let without: Vec<bool> = (0..n).map(lost).collect();
             watch(DimeStep {
                 noisy: &noisy,
                 clean: &clean,
                 class_gradient: &class,
                 distance_gradient: &distance,
+                without: &without,
             });
             let mut mean = found.mean;
-            for (k, mean) in mean.data.iter_mut().enumerate() {
-                let push = class.data[k] / signal + distance.data[k];
-                *mean -= found.variance.data[k] * push;
+            let len = mean.len() / n.max(1);
+            for (i, _) in without.iter().enumerate().filter(|(_, lost)| !**lost) {
+                for k in i * len..(i + 1) * len {
+                    let push = class.data[k] / signal + distance.data[k];
+                    mean.data[k] -= found.variance.data[k] * push;
+                }
             }
             let fresh = next(&originals.shape);
             noisy = drawn(&mean, &found.log_variance, &fresh, &at);
@@ -230,6 +250,18 @@ impl Dime<'_> {
         scales: &[f64],
         noise: &dyn Noise,
     ) -> Result<(Array, Vec<Option<f64>>)> {
+        self.search_watched(originals, targets, scales, noise, |_, _| {})
+    }
+
+    /// The same; `watch` sees every step of every attempt.
+    pub fn search_watched(
+        &self,
+        originals: &Array,
+        targets: &[usize],
+        scales: &[f64],
+        noise: &dyn Noise,
+        mut watch: impl FnMut(&Attempt<'_>, DimeStep<'_>),
+    ) -> Result<(Array, Vec<Option<f64>>)> {
         let begin = self.begin(originals, noise)?;
         let mut images = originals.clone();
         let mut reached: Vec<Option<f64>> = vec![None; targets.len()];
@@ -251,13 +283,17 @@ impl Dime<'_> {
                 images: &left,
             };
             let first = 1 + attempt * self.draws();
+            let now = Attempt {
+                scale,
+                images: &left,
+            };
             let found = self.attempt(
                 &some(originals),
                 &wanted,
                 &some(&begin),
                 scale,
                 (&theirs, first),
-                |_| {},
+                |step| watch(&now, step),
             )?;
             let seen = upload(&found, &self.unet.device())?;
             let logits = self.classifier.logits(&seen, &vec![0.0; left.len()])?;

@@ -247,7 +247,7 @@ fn prepare(folder: &Path, n: usize, replace: bool) -> Result<PathBuf, FolderErro
 }
 
 /// A PNG of three equal channels.
-fn png(grey: &[u8], size: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn png(grey: &[u8], size: usize) -> io::Result<Vec<u8>> {
     let colour: Vec<u8> = grey.iter().flat_map(|&v| [v; 3]).collect();
     let mut bytes = Vec::new();
     PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::NoFilter)

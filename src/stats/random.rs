@@ -31,6 +31,8 @@ impl Stream {
     pub const DEMO_CHARACTERS: Stream = Stream(10);
     /// Noise of counterfactuals by diffusion.
     pub const COUNTERFACTUAL_NOISE: Stream = Stream(11);
+    /// Weights of networks that are never trained.
+    pub const UNTRAINED_WEIGHTS: Stream = Stream(12);
     /// Attributes and labels of glyph images.
     pub const GLYPH_ATTRIBUTES: Stream = Stream(16);
     /// Pixel noise of glyph images.

@@ -1,3 +1,4 @@
-//! The papers' studies: from the scores of many groups to the tables that were printed.
+//! The papers' protocols: which data × models × methods × metrics, and the tables of their results.
 
+pub mod diffusion;
 pub mod tables;

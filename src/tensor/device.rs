@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::Precision;
-use super::candle::Candle;
+use super::candle::{Candle, Differentiable};
 use super::composed::Composed;
 use super::cuda;
 use super::gpu::Gpu;
@@ -32,7 +32,9 @@ pub enum DeviceError {
         "--precision f16 is for GPUs, and the device is the CPU ({why}), which computes and keeps everything in f32"
     )]
     HalfOnCpu { why: String },
-    #[error("device {0}: it computes no gradients, which guidance needs; use cpu, cuda or cuda:N")]
+    #[error(
+        "device {0}: it computes no gradients, which guidance needs; use auto, cpu, cuda or cuda:N"
+    )]
     NoGradients(Device),
 }
 
@@ -157,12 +159,30 @@ impl Device {
         }
     }
 
-    /// Opens the device for work that needs gradients: the CPU or, with the feature `cuda`, an NVIDIA GPU.
+    /// Opens the device for work that needs gradients: the CPU or, with the feature `cuda`, an NVIDIA GPU. `auto` takes
+    /// the GPU where there is one.
     pub fn with_gradients(self) -> Result<WithGradients, DeviceError> {
         match self {
             Device::Cpu => Ok(WithGradients::Engine(Candle)),
             Device::Cuda(number) => Ok(WithGradients::Composed(Composed::on_cuda(number)?)),
-            Device::Auto | Device::Wgpu(_) => Err(DeviceError::NoGradients(self)),
+            Device::Auto => Ok(match Composed::on_cuda(0) {
+                Ok(gpu) => WithGradients::Composed(gpu),
+                Err(_) => WithGradients::Engine(Candle),
+            }),
+            Device::Wgpu(_) => Err(DeviceError::NoGradients(self)),
+        }
+    }
+}
+
+impl WithGradients {
+    /// The same device for work without gradients.
+    pub fn device(&self) -> Device {
+        match self {
+            WithGradients::Engine(_) => Device::Cpu,
+            WithGradients::Composed(composed) => match composed.device().location() {
+                candle_core::DeviceLocation::Cuda { gpu_id } => Device::Cuda(gpu_id),
+                _ => Device::Cpu,
+            },
         }
     }
 }

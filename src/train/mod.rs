@@ -27,4 +27,4 @@ pub use initial::{Initial, autoencoder, convnext, convnext_bn, plain_cnn, resnet
 pub use reading::{Reader, Reading};
 pub use run::{Orders, Plan, Progress, Trained, run};
 pub use target::{Meaning, Target};
-pub use unet::UnetLayout;
+pub use unet::{UnetEncoderLayout, UnetLayout};

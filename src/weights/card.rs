@@ -6,6 +6,7 @@
 //! name = "birds"                      # letters, digits, . _ -
 //! architecture = "resnet50"           # see `nets::Architecture`
 //! file = "birds.pth"                  # beside the card; any format of `weights::formats`
+//! random = { seed = 0 }               # instead of a file: a classifier that was never trained (alexnet, plain_cnn)
 //! sha256 = "…"                        # optional, 64 digits; checked at every load
 //! labels = ["crow", "wren"]           # or a file (.txt one per line, .json list), or "imagenet1k"
 //! role = "classifier"                 # the default; "generator" for bex_generator
@@ -13,7 +14,7 @@
 //! origin = "trained by us"
 //! hub = { repo = "us/birds", file = "birds.safetensors", revision = "main" }   # optional
 //! role = "denoiser"                   # optional, default classifier; encoder, autoencoder
-//! diffusion = { schedule = "cosine", steps = 1000 }                            # of a denoiser
+//! diffusion = { schedule = "cosine", steps = 1000 }                            # of a denoiser, or of a classifier that knows its noise
 //! denoiser = { num_groups = 8 }       # optional, what the weights of a denoiser do not say; see [`UnetConfig`]
 //! [preprocessing]                     # optional, default torchvision's ImageNet
 //! resize = { size = 232, filter = "bicubic" }
@@ -31,6 +32,7 @@ use super::checksum::Expected;
 use super::embedded;
 use super::error::{Result, WeightsError};
 use super::preprocessing::Preprocessing;
+use super::random::RandomWeights;
 use crate::diffusion::Betas;
 use crate::nets::{Architecture, UnetConfig, UnetEncoderConfig};
 
@@ -47,7 +49,11 @@ pub struct Card {
     #[serde(default)]
     pub role: Role,
     /// The weights: a file name, or a path relative to the card's folder.
+    #[serde(default)]
     pub file: String,
+    /// Random weights in place of a file: a network that was never trained.
+    #[serde(default)]
+    pub random: Option<RandomWeights>,
     /// Of `file`.
     #[serde(default)]
     pub sha256: Option<String>,
@@ -78,7 +84,7 @@ pub struct Card {
     /// Of a denoiser.
     #[serde(default)]
     pub denoiser: UnetConfig,
-    /// Of a denoiser.
+    /// Of a denoiser, or the one whose noise a classifier knows.
     #[serde(default)]
     pub diffusion: Option<DiffusionConfig>,
     /// LPIPS heads that belong to this backbone: `alex`, `vgg` or `squeeze`.
@@ -238,8 +244,12 @@ impl Card {
                 return Err(wrong(shown, reason));
             }
         }
-        if self.file.trim().is_empty() {
-            return Err(wrong(shown, "`file` is empty; name the file of weights"));
+        if self.file.trim().is_empty() != self.random.is_some() {
+            let reason = match self.random {
+                Some(_) => "`file` and `random`: give one of them",
+                None => "`file` is empty; name the file of weights",
+            };
+            return Err(wrong(shown, reason));
         }
         for expected in [self.expected()]
             .into_iter()
@@ -271,6 +281,11 @@ impl Card {
             }
         }
         self.labels = self.read_labels(shown)?;
+        if self.random.is_some() && (self.labels.is_empty() || self.role != Role::Classifier) {
+            let reason =
+                "`random` is for classifiers; give `labels`, which say how many classes it has";
+            return Err(wrong(shown, reason));
+        }
         Ok(())
     }
 

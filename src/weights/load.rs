@@ -38,6 +38,9 @@ pub(super) struct Checked {
 impl Registry {
     /// The weights of a card. Nothing is ever put in their place: a missing, changed or broken file is an error.
     pub fn load(&self, card: &Card) -> Result<Loaded> {
+        if let Some(random) = card.random {
+            return super::random::load(card, random);
+        }
         let Checked {
             bytes,
             sha256,
@@ -81,7 +84,10 @@ impl Registry {
 
     /// Finds (or downloads) a card's file, compares its checksum and says where it is.
     pub fn get(&self, card: &Card) -> Result<Location> {
-        Ok(self.checked(card)?.location)
+        match card.random {
+            Some(random) => Ok(Location::Untrained(random.seed)),
+            None => Ok(self.checked(card)?.location),
+        }
     }
 
     pub(super) fn checked(&self, card: &Card) -> Result<Checked> {
@@ -94,6 +100,12 @@ impl Registry {
                     reason: format!("{file} is not part of the program"),
                 })?;
                 Cow::Borrowed(bytes)
+            }
+            Location::Untrained(_) => {
+                return Err(WeightsError::Card {
+                    file: card.name.clone(),
+                    reason: "an untrained network has no file".into(),
+                });
             }
             Location::File(path) | Location::Imported(path, _) | Location::Hub(path) => {
                 let read = std::fs::read(path);
@@ -108,7 +120,7 @@ impl Registry {
                 card.name
             ),
             Location::Hub(_) => "Delete it from the hub's cache and fetch it again".into(),
-            Location::File(_) => {
+            Location::File(_) | Location::Untrained(_) => {
                 "It is not the published file, or was damaged: fetch it again, or give other \
                                   weights a card of their own"
                     .into()

@@ -20,13 +20,15 @@ pub enum Location {
     Imported(PathBuf, Box<Record>),
     /// In the hub's cache, or just downloaded to it.
     Hub(PathBuf),
+    /// Nowhere: random numbers of this seed.
+    Untrained(u64),
 }
 
 impl Location {
-    /// The file, unless it is inside the program.
+    /// The file, if there is one outside of the program.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Location::Embedded(_) => None,
+            Location::Embedded(_) | Location::Untrained(_) => None,
             Location::File(path) | Location::Imported(path, _) | Location::Hub(path) => Some(path),
         }
     }
@@ -36,6 +38,7 @@ impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Location::Embedded(file) => write!(f, "embedded {file}"),
+            Location::Untrained(seed) => write!(f, "untrained, seed {seed}"),
             Location::File(path) | Location::Imported(path, _) | Location::Hub(path) => {
                 write!(f, "{}", path.display())
             }
@@ -71,6 +74,12 @@ impl Registry {
     }
 
     fn search(&self, card: &Card) -> Result<Option<Found>> {
+        if let Some(random) = card.random {
+            return Ok(Some(Found {
+                location: Location::Untrained(random.seed),
+                expected: card.expected(),
+            }));
+        }
         if card.embedded {
             return Ok(Some(Found {
                 location: Location::Embedded(card.file.clone()),

@@ -8,6 +8,7 @@ use super::card::{Card, wrong};
 use super::embedded;
 use super::error::{Result, WeightsError};
 use super::places::Places;
+use super::random::RandomWeights;
 
 /// All known cards: those of the program and those in `$FOIL_WEIGHTS`.
 #[derive(Clone, Debug)]
@@ -140,6 +141,9 @@ impl Registry {
         if let Some(card) = self.cards.iter().find(|card| card.is_named(name_or_path)) {
             return Ok(card.clone());
         }
+        if let Some(card) = self.untrained(name_or_path) {
+            return Ok(card);
+        }
         let path = Path::new(name_or_path);
         if path.extension().is_some_and(|e| e == "toml") {
             return Card::read(path);
@@ -171,6 +175,18 @@ impl Registry {
                 .map(|card| card.name.as_str())
                 .collect::<Vec<_>>()
                 .join(", "),
+        })
+    }
+
+    /// `random:7`: an untrained network with another seed.
+    fn untrained(&self, name: &str) -> Option<Card> {
+        let (name, seed) = name.split_once(':')?;
+        let seed = seed.parse().ok()?;
+        let card = self.cards.iter().find(|card| card.is_named(name))?;
+        card.random.map(|_| Card {
+            name: format!("{}:{seed}", card.name),
+            random: Some(RandomWeights { seed }),
+            ..card.clone()
         })
     }
 }

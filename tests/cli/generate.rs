@@ -123,6 +123,176 @@ fn batches_shards_and_interruptions_change_no_byte() {
 }
 
 #[test]
+fn an_original_that_comes_changes_no_other_and_one_that_is_replaced_is_noticed() {
+    let folder = letters();
+    let at = folder.path();
+    let run = |out: &str| {
+        let output = generate(at, out, &ODD);
+        assert!(output.status.success());
+    };
+    run("three");
+    let before = made(at, "three");
+    std::fs::copy(
+        at.join("letters/images/000002.png"),
+        at.join("letters/images/000000a.png"),
+    )
+    .unwrap();
+    run("four");
+    let four = made(at, "four");
+    assert_eq!(four.len(), 8);
+    for file in &before {
+        assert!(four.contains(file), "{}", file.0);
+    }
+    std::fs::copy(
+        at.join("letters/images/000002.png"),
+        at.join("letters/images/000000.png"),
+    )
+    .unwrap();
+    let resumed = generate(at, "four", &[&ODD[..], &["--resume"]].concat());
+    fails(
+        &resumed,
+        1,
+        &["000000.json", "000000.png", "is another one now"],
+    );
+}
+
+#[test]
+fn given_noise_takes_the_place_of_the_seeds() {
+    let folder = letters();
+    let at = folder.path();
+    let noise = |file: &str, shape: &[usize]| {
+        let len: usize = shape.iter().product();
+        let data = (0..len).map(|i| ((i * 7919 % 1009) as f32 - 504.0) / 300.0);
+        let mut dict = foil::tensor::StateDict::new();
+        let data = data.collect();
+        let shape = shape.to_vec();
+        dict.insert("noise", foil::tensor::Array { shape, data });
+        let path = at.join(file);
+        foil::weights::formats::write_safetensors(&dict, &path, &Default::default()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let run = |out: &str, file: &str| {
+        let output = generate(at, out, &[&ODD[..], &["--noise", file]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        std::fs::read(at.join(out).join("000001.png")).unwrap()
+    };
+    // Two steps and the start; the noise of one image serves all.
+    let one = noise("one.safetensors", &[3, 3, 32, 32]);
+    let first = run("one", &one);
+    assert_eq!(first, run("again", &one));
+    let all = noise("all.safetensors", &[3, 3, 3, 32, 32]);
+    assert_ne!(first, run("all", &all));
+    let few = noise("few.safetensors", &[2, 3, 32, 32]);
+    let few = generate(at, "few", &[&ODD[..], &["--noise", &few]].concat());
+    fails(&few, 1, &["few.safetensors", "at least 3 draws"]);
+}
+
+#[test]
+fn what_does_not_reach_its_target_is_rejected_and_not_made_again() {
+    let folder = letters();
+    let at = folder.path();
+    let mut rejected = 0;
+    // A network that was never trained says the same of all images: it can be moved to one class only.
+    for target in ["even", "odd"] {
+        let more = ["--target", target, "--classifier", "random", "--reject"];
+        let output = generate(at, target, &more);
+        assert!(output.status.success());
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("changed: 0.00"), "{said}");
+        let files = made(at, target);
+        let images = files.iter().filter(|f| f.0.ends_with(".png")).count();
+        assert_eq!(files.len() - images, 3, "a record of each");
+        let manifest = std::fs::read_to_string(at.join(target).join("manifest.csv")).unwrap();
+        assert_eq!(manifest.lines().count(), 1 + images);
+        rejected += 3 - images;
+        let resumed = generate(at, target, &[&more[..], &["--resume"]].concat());
+        assert!(resumed.status.success());
+        assert_eq!(made(at, target), files);
+    }
+    assert_eq!(rejected, 3);
+}
+
+/// A classifier whose last layer is multiplied by a factor, as far as there are numbers.
+fn spoilt(at: &Path, factor: f64) -> String {
+    let registry = foil::weights::Registry::open().unwrap();
+    let card = registry.card("glyph_cnn").unwrap();
+    let mut dict = registry.load(&card).unwrap().dict;
+    let mut head = dict.get("head.weight").unwrap().clone();
+    for v in &mut head.data {
+        *v = (f64::from(*v) * factor).clamp(-3e38, 3e38) as f32;
+    }
+    dict.insert("head.weight", head);
+    let path = at.join("spoilt.safetensors");
+    foil::weights::formats::write_safetensors(&dict, &path, &Default::default()).unwrap();
+    let card = "name = \"spoilt\"\narchitecture = \"plain_cnn\"\nfile = \"spoilt.safetensors\"\n\
+        labels = [\"even\", \"odd\"]\n[preprocessing]\nresize = { size = [32, 32] }\ncrop = \"none\"\n\
+        mean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n";
+    std::fs::write(at.join("spoilt.toml"), card).unwrap();
+    at.join("spoilt.toml").to_str().unwrap().to_owned()
+}
+
+#[test]
+fn gradients_that_are_zero_or_no_numbers_leave_steps_unguided_with_a_note() {
+    let folder = letters();
+    let at = folder.path();
+    for (out, factor) in [("zero", 0.0), ("infinite", 1e45)] {
+        let card = spoilt(at, factor);
+        let output = foil(at)
+            .args(["generate", "--steps", "4", "--target", "odd", "--originals"])
+            .arg(at.join("letters/images"))
+            .arg("--out")
+            .arg(at.join(out))
+            .args(["--classifier", &card])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{out}: {said}");
+        let notes = said.lines().filter(|l| l.starts_with("note: "));
+        assert_eq!(notes.count(), 3, "{out}: {said}");
+        let record = std::fs::read_to_string(at.join(out).join("000000.json")).unwrap();
+        assert!(record.contains("\"unguided\": 2"), "{record}");
+        let again = ["--target", "odd", "--classifier", &card, "--resume"];
+        assert!(generate(at, out, &again).status.success(), "{out}");
+    }
+}
+
+#[test]
+fn dime_draws_clean_images_and_tries_scales() {
+    let folder = letters();
+    let at = folder.path();
+    let dime = ["--method", "dime", "--skip", "2"];
+    let output = generate(
+        at,
+        "dime",
+        &[&ODD[..], &dime, &["--scale", "8,10"]].concat(),
+    );
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let record = std::fs::read_to_string(at.join("dime/000000.json")).unwrap();
+    assert!(record.contains("\"scale\": "), "{record}");
+    let single = [&ODD[..], &dime, &["--scale", "8,10", "--batch", "1"]].concat();
+    assert!(generate(at, "single", &single).status.success());
+    assert_eq!(made(at, "single"), made(at, "dime"));
+    let cone = [&ODD[..], &dime, &["--robust", "glyph_robust"]].concat();
+    fails(&generate(at, "out", &cone), 2, &["--robust", "DiME"]);
+    let several = [&ODD[..], &["--scale", "8,10"]].concat();
+    fails(&generate(at, "out", &several), 2, &["--scale"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_budget_of_memory_sets_the_batch_and_changes_no_byte() {
+    let folder = letters();
+    let at = folder.path();
+    let run = |out: &str, more: &[&str]| generate(at, out, &[&ODD[..], more].concat());
+    assert!(run("plain", &[]).status.success());
+    assert!(run("ample", &["--memory", "4GB"]).status.success());
+    assert_eq!(made(at, "ample"), made(at, "plain"));
+    fails(&run("little", &["--memory", "1MB"]), 1, &["1 MB", "takes"]);
+}
+
+#[test]
 fn methods_give_images_of_their_own_and_samples_differ() {
     let folder = letters();
     let at = folder.path();
@@ -134,6 +304,7 @@ fn methods_give_images_of_their_own_and_samples_differ() {
         ("dvce", &["--method", "dvce"]),
         ("openai", &["--method", "openai"]),
         ("far", &["--distance", "off"]),
+        ("through", &["--distance", "l1:0.15:through-unet"]),
     ] {
         let output = generate(at, out, &[&ODD[..], more].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -174,6 +345,8 @@ fn bad_input_is_explained() {
         (&["--target", "odd", "--shard", "4/3"], 2, &["I/N"]),
         (&["--target", "odd", "--skip", "4"], 2, &["none is left"]),
         (&["--target", "odd", "--distance", "l0"], 2, &["--distance"]),
+        (&["--target", "odd", "--device", "cuda"], 2, &["cuda"]),
+        (&["--target", "odd", "--memory", "much"], 2, &["8GB"]),
         (
             &["--target", "odd", "--unet", "glyph_cnn"],
             1,

@@ -15,5 +15,6 @@ mod readme;
 mod real_weights;
 mod resume;
 mod score;
+mod study;
 mod tables;
 mod train;

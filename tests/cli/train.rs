@@ -82,6 +82,7 @@ fn every_kind_of_network_is_trained_and_its_card_holds() {
         ),
         ("encoder", &["--width", "4"]),
         ("autoencoder", &["--class", "1", "--width", "4"]),
+        ("noise-aware", &["--noise-steps", "300"]),
         ("ddpm", &["--samples", "3", "--sample-steps", "2"]),
     ] {
         let mut args = vec!["--steps", "2", "--batch", "4", "--half", "--json"];

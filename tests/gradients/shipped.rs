@@ -3,7 +3,7 @@
 use foil::diffusion::{
     Betas, Cone, ConeRule, Distance, Guidance, Guider, Schedule, Seeded, Strength, X0, spaced,
 };
-use foil::explain::diffusion::Networks;
+use foil::explain::diffusion::{Cards, Networks};
 use foil::tensor::candle::Candle;
 use foil::tensor::composed::Composed;
 use foil::tensor::{Array, WithGradients};
@@ -28,9 +28,13 @@ fn both_devices_draw_the_same_images() {
     let schedule = schedule.respaced(&spaced(1000, "4").unwrap()).unwrap();
     let drawn = devices.map(|device| {
         let registry = Registry::open().unwrap();
-        let robust = Some("glyph_robust");
-        let networks =
-            Networks::open(&registry, "glyph_ddpm", "glyph_resnet18", robust, &device).unwrap();
+        let cards = Cards {
+            unet: "glyph_ddpm",
+            classifier: "glyph_resnet18",
+            robust: Some("glyph_robust"),
+            perceptual: None,
+        };
+        let networks = Networks::open(&registry, &cards, &device).unwrap();
         let size = networks.size;
         // A soft spot on grey.
         let spot = |i: usize| {

@@ -63,7 +63,7 @@ fn cap(text: &str) -> Result<f64, String> {
     }
 }
 
-fn decay(text: &str) -> Result<f64, String> {
+pub(super) fn decay(text: &str) -> Result<f64, String> {
     let value = super::not_negative(text)?;
     match value < 1.0 {
         true => Ok(value),

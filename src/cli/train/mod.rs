@@ -4,6 +4,7 @@ mod autoencoder;
 mod card;
 mod classifier;
 mod ddpm;
+mod noise_aware;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ enum What {
     Autoencoder(autoencoder::AutoencoderArgs),
     /// A denoising UNet of guided-diffusion with learnt variances
     Ddpm(ddpm::DdpmArgs),
+    /// A classifier of the label that was shown noise and is told how much: the encoder of guided-diffusion's UNet
+    NoiseAware(noise_aware::NoiseAwareArgs),
     /// A network that reads all attributes off an image
     Encoder(classifier::EncoderArgs),
 }
@@ -50,6 +53,7 @@ pub fn run(args: &TrainArgs) -> Result<()> {
         What::Robust(args) => classifier::robust(args),
         What::Autoencoder(args) => autoencoder::run(args),
         What::Ddpm(args) => ddpm::run(args),
+        What::NoiseAware(args) => noise_aware::run(args),
         What::Encoder(args) => classifier::encoder(args),
     }
 }

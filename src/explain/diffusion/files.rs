@@ -18,6 +18,9 @@ pub struct Met {
     pub unguided: usize,
     /// Log-probability of the target in the first and the last step, at what the classifier looked at.
     pub log_probability: Option<[f64; 2]>,
+    /// Weight of the classifier's gradient in the last attempt of a search for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
 }
 
 impl Met {
@@ -35,6 +38,9 @@ impl Met {
         }
         self.unguided += usize::from(step.without[i]);
         let now = step.log_probability[i];
+        if !now.is_finite() {
+            return;
+        }
         self.log_probability = Some([self.log_probability.map_or(now, |l| l[0]), now]);
     }
 }
@@ -43,15 +49,23 @@ impl Met {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub settings: serde_json::Value,
-    /// Name of the original, without extension.
+    /// Path of the original below its folder, without extension; the noise belongs to it.
     pub original: String,
+    /// Of the original's file.
+    pub original_sha256: String,
     pub sample: usize,
     pub target: usize,
     /// Class and probability by the classifier, of the original and of the counterfactual as it is stored.
     pub before: (usize, f64),
     pub after: (usize, f64),
     pub target_probability: f64,
+    /// The classifier calls it the target, and: it called the original something else.
+    pub reached: bool,
     pub flipped: bool,
+    /// Not kept, because the classifier does not call it the target.
+    pub rejected: bool,
+    /// Mean absolute difference to the original, of values from −1 to 1.
+    pub change: f64,
     /// Share of values beyond the range of pixels, which were cut off.
     pub out_of_range: f64,
     pub met: Met,
@@ -72,6 +86,20 @@ pub struct Made {
     pub record: Record,
 }
 
+impl Made {
+    /// What a user should know of it.
+    pub fn note(&self) -> Option<String> {
+        let unguided = self.record.met.unguided;
+        (unguided > 0).then(|| {
+            let steps = if unguided == 1 { "step" } else { "steps" };
+            format!(
+                "{}: {unguided} {steps} without guidance, where a gradient was zero or not a number",
+                self.at.image.display()
+            )
+        })
+    }
+}
+
 impl Place {
     pub fn new(out: &Path, task: &Task, sample: usize, samples: usize) -> Self {
         let stem = match samples {
@@ -85,8 +113,13 @@ impl Place {
         }
     }
 
-    /// The record of an earlier run of the same settings; one of other settings is an error.
-    pub fn earlier(&self, settings: &serde_json::Value, task: &Task) -> Result<Option<Record>> {
+    /// The record of an earlier run of the same settings and the same original; one of others is an error.
+    pub fn earlier(
+        &self,
+        settings: &serde_json::Value,
+        task: &Task,
+        original_sha256: &str,
+    ) -> Result<Option<Record>> {
         let text = std::fs::read(&self.record);
         if !self.image.exists() && text.is_err() {
             return Ok(None);
@@ -98,26 +131,33 @@ impl Place {
                     .into(),
             });
         };
-        let record: Record =
-            serde_json::from_slice(&text).map_err(|error| GenerateError::File {
-                path: self.record.clone(),
-                what: format!("not a record of foil generate: {error}"),
-            })?;
+        let wrong = |what: String| GenerateError::File {
+            path: self.record.clone(),
+            what,
+        };
+        let record: Record = serde_json::from_slice(&text)
+            .map_err(|error| wrong(format!("not a record of foil generate: {error}")))?;
         let same = record.settings == *settings
             && (record.sample, record.target) == (self.sample, task.target)
-            && record.original == task.name;
-        match same {
-            // The record is written first: without its image the work was interrupted.
-            true => Ok(self.image.exists().then_some(record)),
-            false => Err(GenerateError::File {
-                path: self.record.clone(),
-                what: "made with other settings, networks or targets: give the same ones, or another --out"
+            && record.original == task.noise;
+        if !same {
+            return Err(wrong(
+                "made with other settings, networks or targets: give the same ones, or another --out"
                     .into(),
-            }),
+            ));
         }
+        if record.original_sha256 != original_sha256 {
+            return Err(wrong(format!(
+                "the original {} is another one now than when this was made: bring it back, remove this record and its \
+                 image to make them anew, or name another --out",
+                task.original.display()
+            )));
+        }
+        // The record is written first: without its image the work was interrupted.
+        Ok((record.rejected || self.image.exists()).then_some(record))
     }
 
-    /// Writes the record, then the image: an image that is there is whole.
+    /// Writes the record, then the image: an image that is there is whole. A rejected one leaves its record only.
     pub fn write(&self, pixels: &[u8], size: usize, record: &Record) -> Result<()> {
         let fail = |path: &Path| {
             let path = path.to_owned();
@@ -132,7 +172,13 @@ impl Place {
         let mut text =
             serde_json::to_string_pretty(record).map_err(|e| fail(&self.record)(e.to_string()))?;
         text.push('\n');
-        std::fs::write(&self.record, text).map_err(|e| fail(&self.record)(e.to_string()))?;
+        let half = self.record.with_extension("json.part");
+        std::fs::write(&half, text)
+            .and_then(|()| std::fs::rename(&half, &self.record))
+            .map_err(|e| fail(&self.record)(e.to_string()))?;
+        if record.rejected {
+            return Ok(());
+        }
         let half = self.image.with_extension("png.part");
         image::save_buffer_with_format(
             &half,

@@ -1,25 +1,32 @@
 //! Image counterfactuals by guided diffusion: originals are noised half way and denoised towards another class.
 //!
-//! An image's bytes depend on the settings, the seed and its place among all originals, never on batch, shard or an
-//! interruption: noise is keyed by image, sample and step.
+//! An image's bytes depend on the settings, the seed, the original and what it is called, never on batch, shard, other
+//! originals or an interruption: noise is keyed by image, sample and step.
 
+mod chain;
 mod files;
+mod memory;
+mod method;
 mod networks;
+mod noise;
+mod originals;
+mod perceptual;
 
 use std::path::{Path, PathBuf};
 
-pub use files::{Made, Record};
-pub use networks::Networks;
+pub use files::{Made, Met, Place, Record};
+pub use method::{Dime, LARGEST_WEIGHT, Method, parse_distance};
+pub use networks::{Cards, Networks};
+pub use noise::GivenNoise;
 
-use crate::diffusion::{
-    Chained, DiffusionError, Guidance, Guider, Schedule, Seeded, Strength, spaced,
-};
-use crate::images::{self, ImageError, Limits};
-use crate::metrics::validity::{argmax, softmax};
+use crate::diffusion::{DiffusionError, Schedule, Seeded, spaced};
+use crate::images::ImageError;
 use crate::nets::NetError;
 use crate::tensor::{Array, TensorError};
-use crate::train::{to_pixels, to_values};
+use crate::train::to_pixels;
 use crate::weights::WeightsError;
+use noise::Source;
+use originals::{Originals, opinion, probability};
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +35,8 @@ pub enum GenerateError {
     Network { name: String, what: String },
     #[error("{}: {what}", path.display())]
     File { path: PathBuf, what: String },
+    #[error("memory: {what}")]
+    Memory { what: String },
     #[error(transparent)]
     Diffusion(#[from] DiffusionError),
     #[error(transparent)]
@@ -36,52 +45,86 @@ pub enum GenerateError {
     Net(#[from] NetError),
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    #[error(transparent)]
+    #[error("{0}")]
     Weights(#[from] WeightsError),
 }
 
 pub type Result<T> = std::result::Result<T, GenerateError>;
 
+/// Images at once; results do not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    Images(usize),
+    /// As many as fit into so many bytes.
+    Memory(u64),
+}
+
 /// What to make of every original.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    pub guidance: Guidance,
+    pub method: Method,
     /// Respacing of the schedule, as [`spaced`] reads it, and steps of it that are left out at its noisy end.
     pub steps: String,
     pub skip: usize,
-    /// Counterfactuals of each original, from noise of their own.
+    /// Counterfactuals of each original, from noise of their own. Guidance acts from the first step on, so that they
+    /// share the work on the original, and no step.
     pub samples: usize,
     pub seed: u64,
-    /// Images at once.
-    pub batch: usize,
+    /// Noise instead of that of the seed.
+    pub noise: Option<GivenNoise>,
+    /// Drop what the classifier does not call the target: the rejection step that the study recommends.
+    pub reject: bool,
+    pub batch: Batch,
 }
 
 /// An original and the class it shall become.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     pub original: PathBuf,
-    /// Path of the original below its folder, without extension: names the results.
+    /// Path below the folder of results, without extension.
     pub name: String,
+    /// What the noise belongs to: the path of the original below its folder, with `/` between parts.
+    pub noise: String,
     pub target: usize,
     /// Place among all originals of the run, of this shard or another.
     pub index: usize,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub images: usize,
+    pub all_images: usize,
+    /// Steps of single images, as evaluations of the denoiser.
+    pub steps: usize,
+    pub all_steps: usize,
+}
+
+/// What a run tells.
+pub trait Watch {
+    fn progress(&mut self, progress: Progress);
+    /// A result, old or new.
+    fn made(&mut self, made: &Made);
 }
 
 impl Plan {
     /// What the bytes of a result depend on besides the original: part of every record.
     pub fn identity(&self, networks: &Networks) -> serde_json::Value {
         serde_json::json!({
-            "guidance": self.guidance,
+            "method": self.method,
             "steps": self.steps,
             "skip": self.skip,
             "seed": self.seed,
+            "noise": self.noise.as_ref().map(|n| &n.sha256),
             "samples": self.samples,
+            "reject": self.reject,
             "networks": networks.identity(),
             "arithmetic": networks.arithmetic(),
         })
     }
 
-    fn schedule(&self, networks: &Networks) -> Result<(Schedule, usize)> {
+    /// The schedule, and the number of its steps that a chain takes.
+    pub fn schedule(&self, networks: &Networks) -> Result<(Schedule, usize)> {
         let diffusion = networks.diffusion();
         let full = Schedule::new(diffusion.schedule, diffusion.steps)?;
         let schedule = full.respaced(&spaced(diffusion.steps, &self.steps)?)?;
@@ -95,104 +138,146 @@ impl Plan {
         }
         Ok((schedule, start))
     }
+
+    /// Random draws of one image.
+    pub fn draws(&self, start: usize) -> usize {
+        1 + self.method.evaluations(start)
+    }
 }
 
-/// Makes what is not there yet of the counterfactuals of `tasks` in `out`. `progress` hears of steps of the diffusion done
-/// and to do, `made` of every result, old and new.
+/// A result that is to be made.
+struct Open<'a> {
+    task: &'a Task,
+    sample: usize,
+    at: Place,
+    original_sha256: String,
+}
+
+/// Makes what is not there yet of the counterfactuals of `tasks` in `out`.
 pub fn run(
     plan: &Plan,
     networks: &Networks,
     tasks: &[Task],
     out: &Path,
-    mut progress: impl FnMut(usize, usize),
-    mut made: impl FnMut(&Made),
+    watch: &mut dyn Watch,
 ) -> Result<()> {
     let (schedule, start) = plan.schedule(networks)?;
     let identity = plan.identity(networks);
     let mut open = Vec::new();
     for task in tasks {
+        let original_sha256 = originals::checksum(task)?;
         for sample in 0..plan.samples {
-            let at = files::Place::new(out, task, sample, plan.samples);
-            match at.earlier(&identity, task)? {
-                Some(record) => made(&Made { at, record }),
-                None => open.push((task, sample, at)),
+            let at = Place::new(out, task, sample, plan.samples);
+            match at.earlier(&identity, task, &original_sha256)? {
+                Some(record) => watch.made(&Made { at, record }),
+                None => open.push(Open {
+                    task,
+                    sample,
+                    at,
+                    original_sha256: original_sha256.clone(),
+                }),
             }
         }
     }
-    let guider = Guider {
-        schedule: &schedule,
-        unet: networks.unet.as_ref(),
-        classifier: networks.classifier.as_ref(),
-        robust: networks.robust.as_deref(),
-        guidance: plan.guidance,
+    let Some(first) = open.first() else {
+        return Ok(());
     };
-    let total = open.len() * start;
-    let mut done = 0;
-    for batch in open.chunks(plan.batch.max(1)) {
-        let originals = read(networks, batch.iter().map(|(task, _, _)| *task))?;
-        let targets: Vec<usize> = batch.iter().map(|(task, _, _)| task.target).collect();
-        let noise = Seeded {
-            seed: plan.seed,
-            keys: batch
-                .iter()
-                .map(|(task, sample, _)| (task.index * plan.samples + sample) as u64)
+    let chain = chain::Chain {
+        plan,
+        networks,
+        schedule: &schedule,
+        start,
+    };
+    let batch = match plan.batch {
+        Batch::Images(n) => n.max(1),
+        Batch::Memory(budget) => {
+            let target = first.task.target;
+            memory::fitting(budget, |images| chain.try_step(images, target))?.min(open.len())
+        }
+    };
+    let mut known = Originals::default();
+    let mut now = Progress {
+        all_images: open.len(),
+        all_steps: open.len() * plan.method.evaluations(start),
+        ..Progress::default()
+    };
+    for part in open.chunks(batch) {
+        let originals = known.of(networks, part.iter().map(|o| o.task))?;
+        let size = networks.size;
+        let values = Array {
+            shape: vec![part.len(), 3, size, size],
+            data: { originals.iter() }
+                .flat_map(|o| o.values.iter().copied())
                 .collect(),
         };
-        let mut met = vec![files::Met::default(); batch.len()];
-        let end = guider.chain(&originals, &targets, start, &noise, |_, step| {
-            done += batch.len();
-            for (i, met) in met.iter_mut().enumerate() {
-                met.add(step, i);
+        let targets: Vec<usize> = part.iter().map(|o| o.task.target).collect();
+        let noise = match &plan.noise {
+            Some(given) => {
+                let places = part.iter().map(|o| o.task.index * plan.samples + o.sample);
+                Source::Given(given, places.collect())
             }
-            progress(done, total);
-        })?;
-        let Chained { images, clean } = end;
-        // DVCE shows the last clean image that was predicted, the others the last sample.
-        let result = match plan.guidance.strength {
-            Strength::Noise => clean,
-            _ => images,
+            None => Source::Random(Seeded {
+                seed: plan.seed,
+                keys: { part.iter() }
+                    .map(|o| Seeded::key(&o.task.noise, o.sample))
+                    .collect(),
+            }),
         };
-        let (before, after) = (
-            networks.logits(&originals)?,
-            networks.logits(&seen(&result))?,
-        );
-        for (i, (task, sample, at)) in batch.iter().enumerate() {
+        let mut met = vec![Met::default(); part.len()];
+        let before = now.steps;
+        let result = chain.run(&values, &targets, &noise, &mut met, &mut |steps| {
+            now.steps += steps;
+            watch.progress(now);
+        })?;
+        let after = networks.logits(&seen(&result))?;
+        for (i, one) in part.iter().enumerate() {
             let row = result.row(i);
             if row.iter().any(|v| !v.is_finite()) {
                 return Err(GenerateError::File {
-                    path: task.original.clone(),
+                    path: one.task.original.clone(),
                     what: "the diffusion gave numbers that are none: lower --scale or the weight of --distance, or \
                            check the denoiser's card"
                         .into(),
                 });
             }
+            let (opinion, target) = (opinion(after.row(i)), one.task.target);
+            let reached = opinion.0 == target;
             let record = Record {
                 settings: identity.clone(),
-                original: task.name.clone(),
-                sample: *sample,
-                target: task.target,
-                before: opinion(before.row(i)),
-                after: opinion(after.row(i)),
-                target_probability: softmax(after.row(i))[task.target],
-                flipped: argmax(after.row(i)) == task.target,
+                original: one.task.noise.clone(),
+                original_sha256: one.original_sha256.clone(),
+                sample: one.sample,
+                target,
+                before: originals[i].opinion,
+                after: opinion,
+                target_probability: probability(after.row(i), target),
+                reached,
+                flipped: reached && originals[i].opinion.0 != target,
+                rejected: plan.reject && !reached,
+                change: mean_change(row, &originals[i].values),
                 out_of_range: row.iter().filter(|v| v.abs() > 1.0).count() as f64
                     / row.len().max(1) as f64,
                 met: met[i].clone(),
             };
-            at.write(&to_pixels(row), networks.size, &record)?;
-            made(&Made {
-                at: at.clone(),
+            one.at.write(&to_pixels(row), size, &record)?;
+            now.images += 1;
+            watch.made(&Made {
+                at: one.at.clone(),
                 record,
             });
         }
+        // A search for a scale may have ended early.
+        let planned = before + part.len() * plan.method.evaluations(start);
+        now.all_steps -= planned.saturating_sub(now.steps);
+        watch.progress(now);
     }
     Ok(())
 }
 
-/// A class and its probability.
-fn opinion(logits: &[f32]) -> (usize, f64) {
-    let class = argmax(logits);
-    (class, softmax(logits)[class])
+/// Mean absolute difference of values from −1 to 1.
+fn mean_change(a: &[f32], b: &[f32]) -> f64 {
+    let sum: f64 = a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs())).sum();
+    sum / a.len().max(1) as f64
 }
 
 /// Images as a reader of the PNG sees them: cut to the range, in 256 levels.
@@ -202,26 +287,4 @@ fn seen(images: &Array) -> Array {
         *v = ((v.clamp(-1.0, 1.0) + 1.0) * 127.5).round() / 127.5 - 1.0;
     }
     seen
-}
-
-/// Originals as NCHW values from −1 to 1, in the size of the denoiser.
-fn read<'a>(networks: &Networks, tasks: impl Iterator<Item = &'a Task>) -> Result<Array> {
-    let mut fitted = Vec::new();
-    for task in tasks {
-        let image = images::read(&task.original, &Limits::default())?;
-        if [image.height, image.width] != [networks.size; 2] {
-            return Err(GenerateError::File {
-                path: task.original.clone(),
-                what: format!(
-                    "it is {}x{}, but the denoiser draws {s}x{s} pixels: bring the originals to that size first, so \
-                     that they can be compared",
-                    image.width,
-                    image.height,
-                    s = networks.size
-                ),
-            });
-        }
-        fitted.push(image.pixels);
-    }
-    Ok(to_values(fitted.iter().map(Vec::as_slice), networks.size))
 }

@@ -1,17 +1,30 @@
 //! The denoiser and the classifiers of a run, opened from their cards.
 
+use super::perceptual;
 use super::{GenerateError, Result};
-use crate::diffusion::{Clean, Denoiser, Fitting, Guide, NoiseAware, Unconditional};
+use crate::diffusion::{Clean, Denoiser, Features, Fitting, Guide, NoiseAware, Unconditional};
 use crate::nets::{Architecture, Unet, UnetEncoder, build};
 use crate::tensor::candle::{Candle, Differentiable, Tensor};
-use crate::tensor::{Array, Backend, Resize, WithGradients};
+use crate::tensor::{Array, Backend, Resize, TensorError, WithGradients};
 use crate::weights::{Card, Channels, DiffusionConfig, Preprocessing, Registry, Role};
+
+/// Names or paths of the cards of a run's networks.
+#[derive(Clone, Copy, Debug)]
+pub struct Cards<'a> {
+    pub unet: &'a str,
+    pub classifier: &'a str,
+    pub robust: Option<&'a str>,
+    /// Backbone of LPIPS for the perceptual distance of DiME.
+    pub perceptual: Option<&'a str>,
+}
 
 /// Denoiser and classifiers, ready for gradients.
 pub struct Networks {
     pub unet: Box<dyn Denoiser>,
     pub classifier: Box<dyn Guide>,
     pub robust: Option<Box<dyn Guide>>,
+    /// Features of a perceptual distance.
+    pub(super) perceptual: Option<Box<dyn Features>>,
     /// Side of the images that the denoiser draws.
     pub size: usize,
     /// Class names of the classifier.
@@ -24,26 +37,20 @@ pub struct Networks {
 
 impl Networks {
     /// Opens them by name or path of their cards, on one device.
-    pub fn open(
-        registry: &Registry,
-        unet: &str,
-        classifier: &str,
-        robust: Option<&str>,
-        device: &WithGradients,
-    ) -> Result<Self> {
+    pub fn open(registry: &Registry, cards: &Cards<'_>, device: &WithGradients) -> Result<Self> {
         match device {
-            WithGradients::Engine(b) => Self::on(b, registry, unet, classifier, robust),
-            WithGradients::Composed(b) => Self::on(b, registry, unet, classifier, robust),
+            WithGradients::Engine(b) => Self::on(b, registry, cards),
+            WithGradients::Composed(b) => Self::on(b, registry, cards),
         }
     }
 
-    fn on(
-        backend: &impl Differentiable,
-        registry: &Registry,
-        unet: &str,
-        classifier: &str,
-        robust: Option<&str>,
-    ) -> Result<Self> {
+    fn on(backend: &impl Differentiable, registry: &Registry, cards: &Cards<'_>) -> Result<Self> {
+        let &Cards {
+            unet,
+            classifier,
+            robust,
+            perceptual,
+        } = cards;
         let wrong = |name: &str, what: &str| GenerateError::Network {
             name: name.into(),
             what: what.into(),
@@ -72,7 +79,7 @@ impl Networks {
             net: Unet::new(backend, &loaded.dict, card.denoiser.clone())?,
             backend: backend.clone(),
         };
-        let open = |name: &str| open(backend, registry, name, size);
+        let open = |name: &str| open(backend, registry, name, size, diffusion);
         let (classifier_card, classifier_sha, guide) = open(classifier)?;
         let robust = robust.map(open).transpose()?;
         let classes = |guide: &dyn Guide| -> Result<usize> {
@@ -81,12 +88,17 @@ impl Networks {
         };
         if let Some((card, _, other)) = &robust {
             let [found, expected] = [classes(other.as_ref())?, classes(guide.as_ref())?];
-            if found != expected {
+            // A network without labels gives something else than classes: whoever numbers it knows what they do.
+            if found != expected && !classifier_card.labels.is_empty() {
                 let what = format!("it knows {found} classes, {classifier} knows {expected}");
                 return Err(wrong(&card.name, &what));
             }
         }
+        let perceptual = perceptual
+            .map(|name| perceptual::open(backend, registry, name))
+            .transpose()?;
         let identity = serde_json::json!({
+            "perceptual": perceptual.as_ref().map(|(_, sha256)| sha256),
             "unet": [card.name, loaded.sha256],
             "classifier": [classifier_card.name, classifier_sha],
             "robust": robust.as_ref().map(|(card, sha, _)| [card.name.clone(), sha.clone()]),
@@ -95,6 +107,7 @@ impl Networks {
             unet: Box::new(network),
             classifier: guide,
             robust: robust.map(|(_, _, guide)| guide),
+            perceptual: perceptual.map(|(features, _)| features),
             size,
             labels: classifier_card.labels,
             diffusion,
@@ -131,16 +144,28 @@ fn open<B: Differentiable>(
     registry: &Registry,
     name: &str,
     size: usize,
+    diffusion: DiffusionConfig,
 ) -> Result<(Card, String, Box<dyn Guide>)> {
     let card = registry.card(name)?;
+    let wrong = |what: String| GenerateError::Network {
+        name: name.into(),
+        what,
+    };
     if card.role != Role::Classifier {
-        return Err(GenerateError::Network {
-            name: name.into(),
-            what: format!(
-                "not a classifier: the role of its card is {}",
-                card.role.name()
-            ),
-        });
+        let role = card.role.name();
+        return Err(wrong(format!(
+            "not a classifier: the role of its card is {role}"
+        )));
+    }
+    if let Some(own) = card.diffusion.filter(|own| *own != diffusion) {
+        return Err(wrong(format!(
+            "it was trained on the noise of a {} schedule of {} steps, the denoiser has a {} one of {}: their steps mean \
+             other things",
+            own.schedule.name(),
+            own.steps,
+            diffusion.schedule.name(),
+            diffusion.steps
+        )));
     }
     let loaded = registry.load(&card)?;
     let fitting = fitting(&card.preprocessing, size);
@@ -156,7 +181,23 @@ fn open<B: Differentiable>(
             fitting,
         }),
     };
+    if !has_gradient(backend, guide.as_ref(), size)? {
+        return Err(wrong(
+            "no gradient: what it says of an image cannot be differentiated by the image, so that it cannot guide. Give a \
+             network all of whose operations have gradients"
+                .into(),
+        ));
+    }
     Ok((card, loaded.sha256, guide))
+}
+
+/// Whether the opinion of a classifier is on the tape of the image it looks at; a gradient of zero is one.
+fn has_gradient(backend: &impl Differentiable, guide: &dyn Guide, size: usize) -> Result<bool> {
+    let image = backend.variable(&Array::zeros([1, 3, size, size]))?;
+    let logits = guide.logits(&Tensor::new(image.as_tensor())?, &[0.0])?;
+    let gradients = logits.candle().sum_all().and_then(|sum| sum.backward());
+    let gradients = gradients.map_err(|e| TensorError::Device(e.to_string()))?;
+    Ok(gradients.get(image.as_tensor()).is_some())
 }
 
 /// From values −1 to 1 to what a card's preprocessing makes of the pixels: `(127.5 · (x + 1) · scale − mean) / std`.

@@ -1,0 +1,44 @@
+//! The manifest that `foil score` reads.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::usage;
+use crate::explain::diffusion::Made;
+use crate::folder::write_whole;
+use crate::score::Labels;
+
+const COLUMNS: [&str; 4] = ["original", "counterfactual", "source", "target"];
+
+/// Lists what was made and not rejected.
+pub fn write(
+    path: &Path,
+    out: &Path,
+    made: &[Made],
+    originals: &BTreeMap<String, PathBuf>,
+    labels: &Labels,
+) -> anyhow::Result<()> {
+    if let Ok(earlier) = std::fs::read_to_string(path)
+        && !earlier.starts_with(&COLUMNS.join(","))
+    {
+        let shown = path.display();
+        return Err(usage(format!(
+            "{shown} is there and not a manifest of foil generate"
+        )));
+    }
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(COLUMNS)?;
+    for one in made.iter().filter(|one| !one.record.rejected) {
+        let record = &one.record;
+        let original = originals.get(&record.original).cloned().unwrap_or_default();
+        let original = std::path::absolute(&original).unwrap_or(original);
+        let image = one.at.image.strip_prefix(out).unwrap_or(&one.at.image);
+        writer.write_record([
+            original.to_string_lossy().as_ref(),
+            image.to_string_lossy().as_ref(),
+            &labels.name(record.before.0),
+            &labels.name(record.target),
+        ])?;
+    }
+    Ok(write_whole(path, &writer.into_inner()?)?)
+}

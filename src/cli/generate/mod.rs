@@ -1,0 +1,299 @@
+//! `foil generate`: counterfactuals by guided diffusion.
+
+pub mod guidance;
+mod manifest;
+mod tasks;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::pace::Pace;
+use super::{UsageError, print, say};
+use crate::explain::diffusion::{
+    self, Batch, Cards, GivenNoise, Made, Networks, Plan, Progress, Watch,
+};
+use crate::score::Labels;
+use crate::tensor::Device;
+use crate::weights::Registry;
+use guidance::GuidanceArgs;
+
+/// Makes counterfactuals of images by guided diffusion; defaults are the networks of the glyph world, inside the
+/// program.
+#[derive(Args)]
+pub struct GenerateArgs {
+    /// Folder of original images
+    #[arg(long, value_name = "DIR")]
+    originals: PathBuf,
+    /// The class that all of them shall become: a name or number of the classifier's classes
+    #[arg(long, value_name = "LABEL", required_unless_present = "targets")]
+    target: Option<String>,
+    /// A CSV file with the columns file (below --originals) and target, for a class each
+    #[arg(long, value_name = "FILE", conflicts_with = "target")]
+    targets: Option<PathBuf>,
+    /// The classifier to explain: name or path of its card; `random` is an untrained one, a sanity check
+    #[arg(long, value_name = "CARD", default_value = "glyph_resnet18")]
+    classifier: String,
+    /// The denoising network
+    #[arg(long, value_name = "CARD", default_value = "glyph_ddpm")]
+    unet: String,
+    #[command(flatten)]
+    guidance: GuidanceArgs,
+    /// Steps of the diffusion: a number, or sections as in guided-diffusion
+    #[arg(long, value_name = "STEPS", default_value = "200")]
+    steps: String,
+    /// Noisy steps of these to leave out (default: half of them; dime: 7 of 10)
+    #[arg(long, value_name = "N")]
+    skip: Option<usize>,
+    /// Counterfactuals of each original
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    samples: u16,
+    /// Drop counterfactuals that the classifier does not call the target: their records stay, without an image
+    #[arg(long)]
+    reject: bool,
+    /// Seed of the noise
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Noise instead of that of the seed: a tensor [draws, images, 3, height, width], or without images for the same
+    /// noise for all (.safetensors, .npy, .npz, .pth)
+    #[arg(long, value_name = "FILE", conflicts_with = "seed")]
+    noise: Option<PathBuf>,
+    /// Device: cpu, or cuda or cuda:N in a program built with --features cuda; auto takes the GPU if it can
+    #[arg(long, value_name = "D", default_value = "auto")]
+    device: Device,
+    /// Images at once; results do not depend on it (default: 16)
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    batch: Option<u16>,
+    /// As many images at once as fit into this much memory, networks included, such as 8GB or 500MB
+    #[arg(long, value_name = "SIZE", conflicts_with = "batch", value_parser = bytes)]
+    memory: Option<u64>,
+    /// Folder for the images, a record of each, and manifest.csv for `foil score`
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Keep what an earlier run of the same settings made in --out, and make the rest
+    #[arg(long)]
+    resume: bool,
+    /// Do the i-th of n parts of the originals only
+    #[arg(long, value_name = "I/N", value_parser = shard)]
+    shard: Option<(usize, usize)>,
+    /// No progress on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// `2/3`.
+pub fn shard(text: &str) -> Result<(usize, usize), String> {
+    let parts = text.split_once('/');
+    let parts = parts.and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    match parts {
+        Some((i, n)) if (1..=n).contains(&i) => Ok((i, n)),
+        _ => Err("expected I/N with I from 1 to N, such as 2/3".into()),
+    }
+}
+
+/// `8GB`, `500MB`, `1.5GiB`, or a number of bytes.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let at = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(at.unwrap_or(text.len()));
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "t" | "tb" => 1e12,
+        "kib" => 1024.0,
+        "mib" => 1048576.0,
+        "gib" => 1073741824.0,
+        _ => 0.0,
+    };
+    match number.trim().parse::<f64>() {
+        Ok(value) if factor > 0.0 && value > 0.0 && value * factor < 1e18 => {
+            Ok((value * factor) as u64)
+        }
+        _ => Err("expected an amount such as 8GB, 500MB or 1.5GiB".into()),
+    }
+}
+
+pub(super) fn usage(message: impl Into<String>) -> anyhow::Error {
+    UsageError(message.into()).into()
+}
+
+/// Shows progress, says what was odd about an image, and keeps the results.
+struct Screen {
+    pace: Pace,
+    quiet: bool,
+    made: Vec<Made>,
+}
+
+impl Watch for Screen {
+    fn progress(&mut self, progress: Progress) {
+        self.pace.show(progress);
+    }
+
+    fn made(&mut self, made: &Made) {
+        if let Some(note) = made.note()
+            && !self.quiet
+        {
+            say(&format!("note: {note}"));
+        }
+        self.made.push(made.clone());
+    }
+}
+
+impl GenerateArgs {
+    /// What to do, for networks that are open.
+    fn plan(&self, method: diffusion::Method, networks: &Networks) -> anyhow::Result<Plan> {
+        let kept = crate::diffusion::spaced(networks.diffusion().steps, &self.steps)
+            .map_err(|e| usage(format!("--steps: {e}")))?
+            .len();
+        let usual = match self.guidance.is_dime() {
+            true => (kept * 7).div_ceil(10),
+            false => kept / 2,
+        };
+        let plan = Plan {
+            method,
+            steps: self.steps.clone(),
+            skip: self.skip.unwrap_or(usual),
+            samples: usize::from(self.samples),
+            seed: self.seed,
+            noise: { self.noise.as_deref() }
+                .map(GivenNoise::read)
+                .transpose()?,
+            reject: self.reject,
+            batch: match self.memory {
+                Some(bytes) => Batch::Memory(bytes),
+                None => Batch::Images(usize::from(self.batch.unwrap_or(16))),
+            },
+        };
+        if plan.skip >= kept {
+            let why = format!("--skip {} of {kept} steps: none is left", plan.skip);
+            return Err(usage(why));
+        }
+        if self.guidance.is_dime() && plan.skip == 0 {
+            return Err(usage(
+                "--skip 0: DiME begins one step noisier than it takes back; leave at least one out",
+            ));
+        }
+        Ok(plan)
+    }
+}
+
+pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
+    let method = args.guidance.method()?;
+    let filled = std::fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some());
+    if filled && !args.resume {
+        let out = args.out.display();
+        let why = format!("--out {out}: it holds files; --resume goes on with an earlier run");
+        return Err(usage(why));
+    }
+    apart(&args.originals, &args.out)?;
+    let device = args.device.with_gradients();
+    let device = device.map_err(|e| usage(format!("--device: {e}")))?;
+    let registry = Registry::open()?;
+    let networks = Networks::open(
+        &registry,
+        &Cards {
+            unet: &args.unet,
+            classifier: &args.classifier,
+            robust: args.guidance.robust.as_deref(),
+            perceptual: method.perceptual(),
+        },
+        &device,
+    )?;
+    let labels = Labels::new(networks.labels.clone());
+    let mut tasks = args.tasks(&labels)?;
+    let plan = args.plan(method, &networks)?;
+    if let (Some(noise), Some(path)) = (&plan.noise, &args.noise) {
+        let (_, start) = plan.schedule(&networks)?;
+        let images = tasks.iter().map(|t| t.index + 1).max().unwrap_or(0) * plan.samples;
+        noise.check(path, plan.draws(start), images, networks.size)?;
+    }
+    let originals: BTreeMap<String, PathBuf> = { tasks.iter() }
+        .map(|t| (t.name.clone(), t.original.clone()))
+        .collect();
+    if let Some((i, n)) = args.shard {
+        tasks.retain(|task| task.index % n == i - 1);
+    }
+    if tasks.is_empty() {
+        return Err(usage(
+            "there is nothing to do: no original is in this shard or has a target",
+        ));
+    }
+    std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    let mut screen = Screen {
+        pace: Pace::new(args.quiet),
+        quiet: args.quiet,
+        made: Vec::new(),
+    };
+    let done = diffusion::run(&plan, &networks, &tasks, &args.out, &mut screen);
+    screen.pace.finish();
+    done?;
+    let mut made = screen.made;
+    made.sort_by(|a, b| a.at.image.cmp(&b.at.image));
+    let name = match args.shard {
+        Some((i, n)) => format!("manifest.{i}of{n}.csv"),
+        None => "manifest.csv".into(),
+    };
+    manifest::write(&args.out.join(name), &args.out, &made, &originals, &labels)?;
+    print(&summary(&made, &args.out))
+}
+
+/// What came of all.
+fn summary(made: &[Made], out: &Path) -> String {
+    let count = made.len().max(1) as f64;
+    let share =
+        |holds: &dyn Fn(&Made) -> bool| made.iter().filter(|m| holds(m)).count() as f64 / count;
+    let probabilities = made.iter().map(|m| m.record.target_probability);
+    let rejected = made.iter().filter(|m| m.record.rejected).count();
+    let mut text = format!(
+        "{} counterfactuals in {}: {:.2} reach their target (before: {:.2}; changed: {:.2}), which has a probability of \
+         {:.2} on average\n",
+        made.len() - rejected,
+        out.display(),
+        share(&|m| m.record.reached),
+        share(&|m| m.record.before.0 == m.record.target),
+        share(&|m| m.record.flipped),
+        probabilities.sum::<f64>() / count,
+    );
+    if rejected > 0 {
+        text.push_str(&format!(
+            "{rejected} of {} were rejected: the classifier does not call them the target\n",
+            made.len()
+        ));
+    }
+    let unguided = made.iter().filter(|m| m.record.met.unguided > 0).count();
+    if unguided > 0 {
+        text.push_str(&format!(
+            "{unguided} of them had steps without guidance, where a gradient was zero or not a number: see `unguided` in \
+             their records\n"
+        ));
+    }
+    text
+}
+
+/// Results among the originals would be originals of the next run.
+fn apart(originals: &Path, out: &Path) -> anyhow::Result<()> {
+    let full = |path: &Path| std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    match (full(originals), full(out)) {
+        (Ok(originals), Ok(out)) if out.starts_with(&originals) => {
+            let why = "--out lies in --originals: name a folder outside of it";
+            Err(usage(why))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn amounts_of_memory_have_their_units() {
+        assert_eq!(bytes("8GB"), Ok(8_000_000_000));
+        assert_eq!(bytes("1.5GiB"), Ok(1_610_612_736));
+        assert_eq!(bytes("300"), Ok(300));
+        assert!(bytes("8 apples").is_err() && bytes("-1GB").is_err() && bytes("GB").is_err());
+    }
+}

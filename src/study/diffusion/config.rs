@@ -1,0 +1,417 @@
+//! The configuration of a study: one TOML file.
+//!
+//! ```toml
+//! denoiser = "glyph_ddpm"             # cards, by name or path
+//! robust = "glyph_robust"             # its gradient goes into the cone
+//!
+//! [generation]                        # see `foil generate`; every key may be left out
+//! steps = "200"
+//! skip = 100
+//! scale = 0.1
+//! distance = "l1:0.15"
+//! cone = 30.0
+//! cone_rule = "projection"            # or "published"
+//! without_x0 = "at-x0"                # what "no x0-prediction" means: as the public code, or "off" for equation (1)
+//! seed = 1
+//!
+//! [scores]
+//! protocol = "exact"                  # or "published"
+//! reject_invalid = false
+//!
+//! [originals]                         # folder of a folder per source, or glyphs drawn anew
+//! folder = "imagenet/val"
+//! per_source = 50
+//!
+//! [[classifier]]                      # explained one by one, and oracles of each other
+//! name = "plain"
+//! card = "glyph_resnet18"
+//!
+//! [[oracle]]                          # further networks that only judge
+//! [[source]]                          # and [[target]]: classes
+//! class = 293
+//! name = "cheetah"
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{Result, StudyError};
+use crate::diffusion::ConeRule;
+use crate::glyphs::CHARACTERS;
+use crate::score::Protocol;
+
+/// A study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub denoiser: String,
+    pub robust: String,
+    #[serde(default)]
+    pub generation: Generation,
+    #[serde(default)]
+    pub scores: Scoring,
+    pub originals: Originals,
+    #[serde(rename = "classifier")]
+    pub classifiers: Vec<Named>,
+    #[serde(default, rename = "oracle")]
+    pub oracles: Vec<Named>,
+    #[serde(rename = "source")]
+    pub sources: Vec<Source>,
+    #[serde(rename = "target")]
+    pub targets: Vec<Target>,
+    /// Names of sources and targets that are "ideal".
+    pub ideal: Vec<(String, String)>,
+    /// Whether an image is also sent to the class it has.
+    #[serde(default)]
+    pub self_pairs: bool,
+    /// The ablations: all four, unless said otherwise.
+    #[serde(default = "all_setups", rename = "setup")]
+    pub setups: Vec<Setup>,
+}
+
+/// How counterfactuals are made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Generation {
+    pub steps: String,
+    pub skip: usize,
+    pub scale: f64,
+    pub distance: String,
+    pub cone: f64,
+    pub cone_rule: ConeRule,
+    pub without_x0: WithoutX0,
+    pub seed: u64,
+    /// Images at once; results do not depend on it.
+    #[serde(skip_serializing)]
+    pub batch: usize,
+}
+
+impl Default for Generation {
+    fn default() -> Self {
+        Self {
+            steps: "200".into(),
+            skip: 100,
+            scale: 0.1,
+            distance: "l1:0.15".into(),
+            cone: 30.0,
+            cone_rule: ConeRule::Projection,
+            without_x0: WithoutX0::AtX0,
+            seed: 1,
+            batch: 16,
+        }
+    }
+}
+
+/// What is done without x0-prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WithoutX0 {
+    /// The classifier sees the predicted clean image, and the gradient stops there: what the public code does.
+    AtX0,
+    /// The classifier sees the noisy image: equation (1) of the paper.
+    Off,
+}
+
+/// How they are scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scoring {
+    pub protocol: ProtocolName,
+    pub reject_invalid: bool,
+}
+
+impl Scoring {
+    pub fn protocol(&self) -> Protocol {
+        match self.protocol {
+            ProtocolName::Exact => Protocol::Exact,
+            ProtocolName::Published => Protocol::Published,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProtocolName {
+    #[default]
+    Exact,
+    Published,
+}
+
+/// Where originals come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Originals {
+    /// A folder with one folder per source.
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+    /// Glyphs of sources that name characters.
+    #[serde(default)]
+    pub glyphs: Option<Glyphs>,
+    /// The first so many images of each source, by name.
+    pub per_source: usize,
+}
+
+/// The glyph world of the originals; see `foil glyphs render`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Glyphs {
+    pub seed: u64,
+    pub pixel_noise: f32,
+    pub scale: f64,
+    pub scale_spread: f64,
+    pub rotation_spread: f64,
+    pub translation: f64,
+}
+
+/// A network under the name it has in the tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    pub name: String,
+    pub card: String,
+    /// An untrained network: as an oracle it should agree with nobody, and only the first table shows it.
+    #[serde(default)]
+    pub untrained: bool,
+}
+
+/// Originals of one class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Number in the tables.
+    pub class: i64,
+    pub name: String,
+    /// What the classifiers call it, if not by that number: a class name or number.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// Below the folder of originals; the name, unless said otherwise.
+    #[serde(default)]
+    pub folder: Option<String>,
+    /// Of glyphs.
+    #[serde(default)]
+    pub character: Option<char>,
+}
+
+/// A class that images are sent to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    pub class: i64,
+    pub name: String,
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+/// An ablation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    pub cone_projection: bool,
+    pub xzero_prediction: bool,
+}
+
+fn all_setups() -> Vec<Setup> {
+    let both = [true, false];
+    let all = both.map(|xzero_prediction| {
+        both.map(|cone_projection| Setup {
+            cone_projection,
+            xzero_prediction,
+        })
+    });
+    all.concat()
+}
+
+impl Setup {
+    /// As folders call it.
+    pub fn name(&self) -> &'static str {
+        match (self.cone_projection, self.xzero_prediction) {
+            (true, true) => "cone_x0",
+            (false, true) => "no-cone_x0",
+            (true, false) => "cone_no-x0",
+            (false, false) => "no-cone_no-x0",
+        }
+    }
+}
+
+impl Source {
+    pub fn label(&self) -> String {
+        self.label.clone().unwrap_or(self.class.to_string())
+    }
+}
+
+impl Target {
+    pub fn label(&self) -> String {
+        self.label.clone().unwrap_or(self.class.to_string())
+    }
+}
+
+/// The configurations that ship with the program, by name.
+pub const SHIPPED: [(&str, &str); 3] = [
+    (
+        "study.toml",
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/study.toml")),
+    ),
+    (
+        "study-glyphs.toml",
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/examples/study-glyphs.toml"
+        )),
+    ),
+    (
+        "study-small.toml",
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/examples/study-small.toml"
+        )),
+    ),
+];
+
+impl Config {
+    /// A file, or else one that ships with the program. Folders in it are relative to the file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let shipped = SHIPPED.iter().find(|(name, _)| *name == shown);
+        let text = match (std::fs::read_to_string(path), shipped) {
+            (Ok(text), _) => text,
+            (Err(_), Some((_, text))) => (*text).to_owned(),
+            (Err(error), None) => {
+                let known = SHIPPED.map(|(name, _)| name).join(", ");
+                return Err(StudyError::file(
+                    path,
+                    format!(
+                        "cannot read the configuration: {error}; the program itself holds {known}"
+                    ),
+                ));
+            }
+        };
+        let mut config =
+            Self::parse(&text).map_err(|what| StudyError::Config { file: shown, what })?;
+        if let Some(folder) = &mut config.originals.folder {
+            let below = path.parent().unwrap_or(Path::new("")).join(&*folder);
+            *folder = below;
+        }
+        Ok(config)
+    }
+
+    pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What the types do not say.
+    fn check(&self) -> std::result::Result<(), String> {
+        let plain = |name: &str| {
+            let known = |c: char| c.is_alphanumeric() || " _-.()".contains(c);
+            !name.is_empty() && !name.starts_with('.') && name.chars().all(known)
+        };
+        let judges = self.classifiers.iter().chain(&self.oracles);
+        let networks: Vec<&String> = judges.map(|n| &n.name).collect();
+        let sources: Vec<&String> = self.sources.iter().map(|s| &s.name).collect();
+        let targets: Vec<&String> = self.targets.iter().map(|t| &t.name).collect();
+        for (what, names) in [
+            ("classifier or oracle", &networks),
+            ("source", &sources),
+            ("target", &targets),
+        ] {
+            if names.is_empty() {
+                return Err(format!("there is no {what}"));
+            }
+            for (i, name) in names.iter().enumerate() {
+                if !plain(name) {
+                    return Err(format!(
+                        "{what} {name:?}: use letters, digits, spaces and _ - . ( )"
+                    ));
+                }
+                if names[..i].contains(name) {
+                    return Err(format!("two are named {what} {name:?}"));
+                }
+            }
+        }
+        if self.classifiers.is_empty() || self.setups.is_empty() {
+            return Err("there is no classifier or no setup".into());
+        }
+        for (source, target) in &self.ideal {
+            if !sources.contains(&source) || !targets.contains(&target) {
+                return Err(format!(
+                    "ideal pair {source:?}, {target:?}: expected names of a source and a target"
+                ));
+            }
+        }
+        match (&self.originals.folder, &self.originals.glyphs) {
+            (Some(_), Some(_)) | (None, None) => {
+                return Err("originals: give a folder, or glyphs".into());
+            }
+            (None, Some(_)) => {
+                let unknown = |s: &&Source| !s.character.is_some_and(|c| CHARACTERS.contains(&c));
+                if let Some(source) = self.sources.iter().find(unknown) {
+                    return Err(format!(
+                        "source {:?}: give its character, one of {}",
+                        source.name,
+                        CHARACTERS.iter().collect::<String>()
+                    ));
+                }
+            }
+            _ => {}
+        }
+        let g = &self.generation;
+        let sound = g.cone > 0.0
+            && g.cone < 90.0
+            && (0.0..=1e6).contains(&g.scale)
+            && (1..=4096).contains(&g.batch);
+        if !sound {
+            return Err(
+                "generation: expected a cone between 0 and 90 degrees, a scale from 0 to 1e6, a batch from 1 to 4096"
+                    .into(),
+            );
+        }
+        match self.originals.per_source {
+            0 | 1 => Err("originals: per_source must be 2 at least, FID needs a spread".into()),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn is_ideal(&self, source: &Source, target: &Target) -> bool {
+        let is = |(s, t): &(String, String)| *s == source.name && *t == target.name;
+        self.ideal.iter().any(is)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_studies_hold_what_the_paper_says() {
+        let read = |name: &str| Config::read(Path::new(name)).unwrap();
+        let paper = read("study.toml");
+        assert_eq!(
+            (paper.sources.len(), paper.targets.len(), paper.ideal.len()),
+            (6, 11, 6)
+        );
+        assert_eq!((paper.classifiers.len(), paper.setups.len()), (7, 4));
+        assert_eq!(paper.originals.per_source, 50);
+        for name in ["study-glyphs.toml", "study-small.toml"] {
+            let glyphs = read(name);
+            assert_eq!((glyphs.classifiers.len(), glyphs.setups.len()), (4, 4));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let (_, text) = SHIPPED[2];
+        for (from, to, said) in [
+            ("[generation]", "[generation]\nspeed = 3", "speed"),
+            ("per_source", "per_source = 1 #", "per_source"),
+            ("character = \"i\"", "character = \"?\"", "character"),
+            ("[\"i\", \"odd\"]", "[\"i\", \"old\"]", "ideal pair"),
+        ] {
+            let wrong = text.replacen(from, to, 1);
+            assert_ne!(wrong, text, "{from}");
+            let error = Config::parse(&wrong).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

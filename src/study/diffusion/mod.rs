@@ -1,0 +1,352 @@
+//! The study of [diffusion-vce]: counterfactuals by guided diffusion for several classifiers, in four setups (with and
+//! without cone projection and x0-prediction), for groups of source and target classes; scored as they are made.
+//!
+//! A run is one classifier in one setup. Its images, their records and the rows of its groups are files of their own, so
+//! that a study can be interrupted anywhere and split over machines that share a folder: what a file holds depends on the
+//! configuration alone. When all rows are there, `raw.csv`, the tables and the gallery are made of them.
+
+pub mod config;
+mod error;
+mod gallery;
+pub mod groups;
+pub mod rows;
+mod scoring;
+mod tables;
+
+use std::path::{Path, PathBuf};
+
+pub use config::{Config, SHIPPED};
+pub use error::StudyError;
+
+use crate::diffusion::{Cone, Guidance, Strength, X0};
+use crate::explain::diffusion::{
+    self, Batch, Cards, Made, Method, Networks, Place, Plan, Progress, Task, Watch, parse_distance,
+};
+use crate::folder::{make, read_own, write_whole};
+use crate::score::Labels;
+use crate::study::tables::STUDY_FILE;
+use crate::tensor::WithGradients;
+use crate::weights::Registry;
+use config::{Named, Setup, WithoutX0};
+use error::Result;
+use groups::Group;
+use rows::Row;
+use scoring::Finished;
+
+/// Files of a study beside its images and rows.
+pub const RAW: &str = STUDY_FILE;
+pub const TABLES: &str = "tables.txt";
+pub const GALLERY: &str = "gallery.png";
+const IDENTITY: &str = "study.json";
+const MAKER: &str = "foil study";
+
+/// What hears of a study as it goes.
+pub trait Listener {
+    /// A run begins: its name, its number from 1, and of how many.
+    fn run(&mut self, name: &str, number: usize, all: usize);
+    fn progress(&mut self, progress: Progress);
+    fn scoring(&mut self, what: &str, done: usize, total: usize);
+    fn note(&mut self, note: &str);
+}
+
+/// Where a study stands after a call.
+pub struct Outcome {
+    /// Rows that are there, of all.
+    pub rows: usize,
+    pub all_rows: usize,
+    /// The tables, once all rows are there.
+    pub tables: Option<String>,
+}
+
+/// A study in a folder.
+pub struct Study<'a> {
+    config: &'a Config,
+    out: &'a Path,
+    originals: Vec<Vec<groups::Original>>,
+}
+
+impl<'a> Study<'a> {
+    /// Prepares the folder. One that holds another study is refused, and so is one that holds files, unless `resume`.
+    pub fn open(config: &'a Config, out: &'a Path, resume: bool) -> Result<Self> {
+        let filled = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
+        if filled && !(resume && out.join(IDENTITY).exists()) {
+            return Err(StudyError::Filled { path: out.into() });
+        }
+        let identity = serde_json::json!({ "maker": MAKER, "study": config });
+        let path = out.join(IDENTITY);
+        let ours = |said: &serde_json::Value| said["maker"] == MAKER;
+        match read_own(&path, MAKER, ours)? {
+            Some(said) if said != identity => {
+                return Err(StudyError::file(
+                    &path,
+                    "the folder holds another study: give the same configuration, or another --out",
+                ));
+            }
+            Some(_) => {}
+            None => {
+                make(out)?;
+                let mut text = serde_json::to_string_pretty(&identity).unwrap_or_default();
+                text.push('\n');
+                write_whole(&path, text.as_bytes())?;
+            }
+        }
+        let originals = groups::originals(config, &out.join("originals"))?;
+        Ok(Self {
+            config,
+            out,
+            originals,
+        })
+    }
+
+    /// Makes and scores what is not there yet of the i-th of n parts; then the tables, if nothing is missing.
+    pub fn run(
+        &self,
+        registry: &Registry,
+        device: &WithGradients,
+        (part, parts): (usize, usize),
+        listener: &mut dyn Listener,
+    ) -> Result<Outcome> {
+        self.check_networks(registry)?;
+        let groups = groups::groups(self.config, &self.originals);
+        let runs = self.runs();
+        for (number, &(classifier, setup)) in runs.iter().enumerate() {
+            let mut open: Vec<Group<'_>> = Vec::new();
+            for (at, group) in groups.iter().enumerate() {
+                let mine = (number * groups.len() + at) % parts == part - 1;
+                if mine && self.row(classifier, setup, group)?.is_none() {
+                    open.push(*group);
+                }
+            }
+            if open.is_empty() {
+                continue;
+            }
+            let name = format!("{} with {}", classifier.name, setup.name());
+            listener.run(&name, number + 1, runs.len());
+            let finished = self
+                .generate(registry, device, classifier, setup, &open, listener)
+                .map_err(|source| StudyError::Generate {
+                    run: name,
+                    source: Box::new(source),
+                })?;
+            let rows = scoring::rows(
+                self.config,
+                registry,
+                device,
+                classifier,
+                setup,
+                &finished,
+                &mut |what, done, total| listener.scoring(what, done, total),
+            )?;
+            for (row, group) in rows.iter().zip(&open) {
+                row.write(&self.row_path(classifier, setup, group))?;
+            }
+        }
+        self.collect(&groups)
+    }
+
+    /// What is missing is said before hours of work.
+    fn check_networks(&self, registry: &Registry) -> Result<()> {
+        let judges = scoring::judges(self.config).map(|n| &n.card);
+        for name in judges.chain([&self.config.denoiser, &self.config.robust]) {
+            let card = registry.card(name)?;
+            if registry.find(&card)?.is_none() && card.hub.is_none() {
+                registry.get(&card)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Classifiers × setups.
+    fn runs(&self) -> Vec<(&'a Named, Setup)> {
+        let classifiers = self.config.classifiers.iter();
+        classifiers
+            .flat_map(|c| self.config.setups.iter().map(move |&s| (c, s)))
+            .collect()
+    }
+
+    fn images(&self, classifier: &Named, setup: Setup) -> PathBuf {
+        let images = self.out.join("images");
+        images.join(&classifier.name).join(setup.name())
+    }
+
+    fn row_path(&self, classifier: &Named, setup: Setup, group: &Group<'_>) -> PathBuf {
+        let rows = self.out.join("rows").join(&classifier.name);
+        rows.join(setup.name())
+            .join(format!("{}.json", group.folder()))
+    }
+
+    fn row(&self, classifier: &Named, setup: Setup, group: &Group<'_>) -> Result<Option<Row>> {
+        let expected = Row::new(&classifier.name, setup, group);
+        Row::read(&self.row_path(classifier, setup, group), &expected)
+    }
+
+    fn plan(&self, setup: Setup) -> std::result::Result<Plan, String> {
+        let g = &self.config.generation;
+        Ok(Plan {
+            method: Method::Guided(Guidance {
+                x0: match (setup.xzero_prediction, g.without_x0) {
+                    (true, _) => X0::ThroughUnet,
+                    (false, WithoutX0::AtX0) => X0::AtX0,
+                    (false, WithoutX0::Off) => X0::Off,
+                },
+                cone: setup.cone_projection.then_some(Cone {
+                    degrees: g.cone,
+                    rule: g.cone_rule,
+                }),
+                scale: g.scale,
+                distance: parse_distance(&g.distance).map_err(|e| format!("distance {e}"))?,
+                strength: Strength::Mean,
+                clip: false,
+            }),
+            steps: g.steps.clone(),
+            skip: g.skip,
+            samples: 1,
+            seed: g.seed,
+            noise: None,
+            reject: false,
+            batch: Batch::Images(g.batch),
+        })
+    }
+
+    fn generate<'g>(
+        &self,
+        registry: &Registry,
+        device: &WithGradients,
+        classifier: &Named,
+        setup: Setup,
+        groups: &[Group<'g>],
+        listener: &mut dyn Listener,
+    ) -> diffusion::Result<Vec<Finished<'g>>> {
+        let wrong = |what: String| diffusion::GenerateError::Network {
+            name: classifier.name.clone(),
+            what,
+        };
+        let plan = self.plan(setup).map_err(wrong)?;
+        let robust = setup.cone_projection.then_some(self.config.robust.as_str());
+        let cards = Cards {
+            unet: &self.config.denoiser,
+            classifier: &classifier.card,
+            robust,
+            perceptual: plan.method.perceptual(),
+        };
+        let networks = Networks::open(registry, &cards, device)?;
+        let labels = Labels::new(networks.labels.clone());
+        let out = self.images(classifier, setup);
+        let mut tasks = Vec::new();
+        for group in groups {
+            let target = labels.resolve(&group.target.label(), None).map_err(wrong)?;
+            labels.resolve(&group.source.label(), None).map_err(wrong)?;
+            for original in group.originals {
+                let (_, stem) = original
+                    .name
+                    .rsplit_once('/')
+                    .unwrap_or(("", &original.name));
+                tasks.push(Task {
+                    original: original.path.clone(),
+                    name: format!("{}/{stem}", group.folder()),
+                    noise: original.name.clone(),
+                    target,
+                    index: tasks.len(),
+                });
+            }
+        }
+        let mut watch = Relay {
+            listener,
+            made: Vec::new(),
+        };
+        diffusion::run(&plan, &networks, &tasks, &out, &mut watch)?;
+        let mut made = watch.made;
+        let mut finished = Vec::new();
+        for group in groups {
+            let folder = out.join(group.folder());
+            let (mut own, rest): (Vec<Made>, Vec<Made>) = made
+                .into_iter()
+                .partition(|m| m.at.image.starts_with(&folder));
+            made = rest;
+            own.sort_by(|a, b| a.record.original.cmp(&b.record.original));
+            finished.push(Finished {
+                group: *group,
+                made: own,
+            });
+        }
+        Ok(finished)
+    }
+
+    /// The CSV, the tables and the gallery, if all rows are there.
+    fn collect(&self, groups: &[Group<'_>]) -> Result<Outcome> {
+        let runs = self.runs();
+        let all_rows = runs.len() * groups.len();
+        let mut rows = Vec::new();
+        for &(classifier, setup) in &runs {
+            for group in groups {
+                rows.extend(self.row(classifier, setup, group)?);
+            }
+        }
+        let mut outcome = Outcome {
+            rows: rows.len(),
+            all_rows,
+            tables: None,
+        };
+        if rows.len() < all_rows {
+            return Ok(outcome);
+        }
+        let names: Vec<String> = scoring::judges(self.config)
+            .map(|n| n.name.clone())
+            .collect();
+        let raw = self.out.join(RAW);
+        let text = rows::csv(&rows, &names, self.config.scores.protocol())
+            .map_err(|e| StudyError::file(&raw, e))?;
+        write_whole(&raw, &text)?;
+        let settings = tables::settings(self.config);
+        write_whole(&self.out.join("tables.toml"), settings.as_bytes())?;
+        let tables = tables::print(self.config, self.out)?;
+        write_whole(&self.out.join(TABLES), tables.as_bytes())?;
+        let picture = gallery::draw(
+            self.config,
+            groups,
+            |classifier, setup, group| self.row(classifier, setup, group),
+            |classifier, setup, group| {
+                let name = group.originals.first().map_or("", |o| &o.name);
+                let (_, stem) = name.rsplit_once('/').unwrap_or(("", name));
+                let task = Task {
+                    original: PathBuf::new(),
+                    name: format!("{}/{stem}", group.folder()),
+                    noise: String::new(),
+                    target: 0,
+                    index: 0,
+                };
+                Place::new(&self.images(classifier, setup), &task, 0, 1).image
+            },
+        )?;
+        let path = self.out.join(GALLERY);
+        let mut bytes = Vec::new();
+        picture
+            .write_to(
+                &mut std::io::Cursor::new(&mut bytes),
+                image::ImageFormat::Png,
+            )
+            .map_err(|e| StudyError::file(&path, format!("cannot write: {e}")))?;
+        write_whole(&path, &bytes)?;
+        outcome.tables = Some(tables);
+        Ok(outcome)
+    }
+}
+
+/// Passes on what a generation tells, and keeps what it made.
+struct Relay<'a> {
+    listener: &'a mut dyn Listener,
+    made: Vec<Made>,
+}
+
+impl Watch for Relay<'_> {
+    fn progress(&mut self, progress: Progress) {
+        self.listener.progress(progress);
+    }
+
+    fn made(&mut self, made: &Made) {
+        if let Some(note) = made.note() {
+            self.listener.note(&note);
+        }
+        self.made.push(made.clone());
+    }
+}

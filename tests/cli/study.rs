@@ -1,0 +1,234 @@
+//! `foil study diffusion`: the same bytes in parts and after an interruption; bad configurations.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::folders::{fails, foil};
+
+/// Two classifiers, four setups, three groups of two images, two steps.
+const TINY: &str = r#"
+denoiser = "glyph_ddpm"
+robust = "glyph_robust"
+ideal = [["i", "odd"], ["l", "even"]]
+[generation]
+steps = "4"
+skip = 2
+[originals]
+per_source = 2
+glyphs = { seed = 5, pixel_noise = 0.0, scale = 0.8, scale_spread = 0.0, rotation_spread = 0.05, translation = 0.2 }
+[[classifier]]
+name = "plain"
+card = "glyph_resnet18"
+[[classifier]]
+name = "random"
+card = "random"
+untrained = true
+[[oracle]]
+name = "judge"
+card = "glyph_oracle_cnn"
+[[target]]
+class = 0
+name = "even"
+label = "even"
+[[target]]
+class = 1
+name = "odd"
+label = "odd"
+[[source]]
+class = 108
+name = "i"
+label = "even"
+character = "i"
+[[source]]
+class = 111
+name = "l"
+label = "odd"
+character = "l"
+[[source]]
+class = 118
+name = "s"
+label = "even"
+character = "s"
+"#;
+
+fn command(at: &Path, out: &str, more: &[&str]) -> Command {
+    std::fs::write(at.join("tiny.toml"), TINY).unwrap();
+    let mut command = foil(at);
+    command
+        .args(["study", "diffusion", "--quiet", "--config"])
+        .arg(at.join("tiny.toml"))
+        .arg("--out")
+        .arg(at.join(out))
+        .args(more);
+    command
+}
+
+fn study(at: &Path, out: &str, more: &[&str]) -> Output {
+    command(at, out, more).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Every file below a folder, by its path.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().to_string_lossy();
+                found.insert(name.into_owned(), std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
+    let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(a), names(b));
+    for (name, bytes) in a {
+        assert!(b[name] == *bytes, "{name} differs");
+    }
+}
+
+#[test]
+fn parts_and_an_interruption_give_the_bytes_of_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let tables = said(&study(at, "whole", &[]));
+    for number in 2..=7 {
+        assert!(tables.contains(&format!("Table {number}: ")), "{tables}");
+    }
+    let whole = files(&at.join("whole"));
+    // 2 classifiers, 4 setups, 3 groups: 24 rows and the header.
+    let raw = String::from_utf8(whole["raw.csv"].clone()).unwrap();
+    assert_eq!(raw.lines().count(), 25);
+
+    for part in ["1/3", "2/3", "3/3"] {
+        let words = said(&study(at, "parts", &["--shard", part, "--resume"]));
+        assert_eq!(words.contains("Table 2"), part == "3/3", "{words}");
+    }
+    same(&files(&at.join("parts")), &whole);
+
+    // Killed when the first images are there.
+    let mut child = command(at, "killed", &[])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let images = at.join("killed/images");
+    while !images.exists() && begun.elapsed() < Duration::from_secs(600) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = files(&at.join("killed"));
+    assert!(left.len() < whole.len() && !left.contains_key("raw.csv"));
+    said(&study(at, "killed", &["--resume"]));
+    let parts = |name: &String| name.ends_with("part");
+    let mut resumed = files(&at.join("killed"));
+    resumed.retain(|name, _| !parts(name));
+    same(&resumed, &whole);
+
+    // `foil tables` prints the same numbers.
+    let again = foil(at)
+        .args(["tables", "--protocol", "exact", "--table", "4", "--from"])
+        .arg(at.join("whole/raw.csv"))
+        .arg("--settings")
+        .arg(at.join("whole/tables.toml"))
+        .output()
+        .unwrap();
+    let again = said(&again);
+    let rows = |text: &str| -> Vec<String> {
+        let from = text.split("Table 4: ").nth(1).unwrap();
+        let lines = from
+            .lines()
+            .skip(1)
+            .take_while(|l| !l.contains('.') || l.contains('±'));
+        lines.map(str::to_owned).collect()
+    };
+    assert!(
+        rows(&again).len() > 3 && rows(&again) == rows(&tables),
+        "{again}\n{tables}"
+    );
+
+    // Another study, or files without --resume.
+    fails(&study(at, "whole", &[]), 2, &["--out"]);
+    let other = TINY.replace("skip = 2", "skip = 3");
+    std::fs::write(at.join("other.toml"), other).unwrap();
+    let mixed = foil(at)
+        .args(["study", "diffusion", "--resume", "--config"])
+        .arg(at.join("other.toml"))
+        .arg("--out")
+        .arg(at.join("whole"))
+        .output()
+        .unwrap();
+    fails(&mixed, 1, &["study.json", "another study"]);
+}
+
+#[test]
+fn an_untrained_network_is_never_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    said(&study(at, "out", &[]));
+    let mut reader = csv::Reader::from_path(at.join("out/raw.csv")).unwrap();
+    let header = reader.headers().unwrap().clone();
+    let column = |name: &str| header.iter().position(|h| h == name).unwrap();
+    let (classifier, flips) = (column("classifier"), column("flip_rate"));
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let random = rows.iter().filter(|r| &r[classifier] == "random");
+    assert_eq!(random.clone().count(), 12);
+    assert!(random.clone().all(|r| &r[flips] == "0"));
+}
+
+#[test]
+fn bad_configurations_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let run = |text: &str| {
+        std::fs::write(at.join("bad.toml"), text).unwrap();
+        foil(at)
+            .args(["study", "diffusion", "--quiet", "--config"])
+            .arg(at.join("bad.toml"))
+            .arg("--out")
+            .arg(at.join("out"))
+            .output()
+            .unwrap()
+    };
+    for (from, to, code, words) in [
+        ("robust =", "rubost =", 2, &["bad.toml", "rubost"][..]),
+        ("[[\"i\", \"odd\"]", "[[\"j\", \"odd\"]", 2, &["ideal pair"]),
+        ("glyph_resnet18", "glyph_resnet19", 2, &["glyph_resnet18"]),
+        (
+            "name = \"judge\"",
+            "name = \"plain\"",
+            2,
+            &["two are named"],
+        ),
+    ] {
+        let wrong = TINY.replace(from, to);
+        assert_ne!(wrong, TINY);
+        fails(&run(&wrong), code, words);
+        let _ = std::fs::remove_dir_all(at.join("out"));
+    }
+    let none = foil(at)
+        .args(["study", "diffusion", "--config", "none.toml"])
+        .output()
+        .unwrap();
+    fails(&none, 1, &["none.toml", "study-glyphs.toml"]);
+    let printed = foil(at)
+        .args(["study", "diffusion", "--print-config", "study.toml"])
+        .output()
+        .unwrap();
+    assert!(said(&printed).contains("cheetah"));
+}
