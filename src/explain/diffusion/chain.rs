@@ -1,5 +1,10 @@
 //! A batch of originals through the chain of a method.
 
+use std::ops::Range;
+use std::sync::mpsc;
+
+use rayon::prelude::*;
+
 use super::files::Met;
 use super::method::Method;
 use super::networks::Networks;
@@ -19,8 +24,51 @@ pub(super) struct Chain<'a> {
 
 impl Chain<'_> {
     /// Counterfactuals of originals (NCHW, −1 to 1). `met` gets what was met on the way, `advance` hears of evaluations
-    /// of the denoiser, each image's for itself.
+    /// of the denoiser, each image's for itself. Parts of the batch go side by side, a thread for each: operations on small
+    /// images leave threads idle.
     pub fn run(
+        &self,
+        originals: &Array,
+        targets: &[usize],
+        noise: &dyn Noise,
+        met: &mut [Met],
+        advance: &mut dyn FnMut(usize),
+    ) -> Result<Array> {
+        let each = targets.len().div_ceil(self.networks.side_by_side()).max(1);
+        let mut parts: Vec<Option<Result<Array>>> = Vec::new();
+        parts.resize_with(targets.len().div_ceil(each), || None);
+        let (tell, heard) = mpsc::channel();
+        rayon::in_place_scope(|scope| {
+            let work = parts.iter_mut().zip(met.chunks_mut(each));
+            for (k, (part, met)) in work.enumerate() {
+                let tell = tell.clone();
+                let own = k * each..(k * each + met.len());
+                scope.spawn(move |_| {
+                    let few = part_of(originals, own.clone());
+                    let noise = From {
+                        noise,
+                        first: own.start,
+                    };
+                    let told = &mut |steps| {
+                        let _ = tell.send(steps);
+                    };
+                    *part = Some(self.part(&few, &targets[own], &noise, met, told));
+                });
+            }
+            drop(tell);
+            heard.iter().for_each(|steps| advance(steps));
+        });
+        let mut data = Vec::with_capacity(originals.len());
+        for part in parts.into_iter().flatten() {
+            data.extend(part?.data);
+        }
+        Ok(Array {
+            shape: originals.shape.clone(),
+            data,
+        })
+    }
+
+    fn part(
         &self,
         originals: &Array,
         targets: &[usize],
@@ -69,8 +117,18 @@ impl Chain<'_> {
         }
     }
 
-    /// One step of so many grey images: what a batch needs of memory.
+    /// One step of so many grey images, side by side like those of a batch: what it needs of memory.
     pub fn try_step(&self, images: usize, target: usize) -> Result<()> {
+        let each = images.div_ceil(self.networks.side_by_side()).max(1);
+        let starts: Vec<usize> = (0..images).step_by(each).collect();
+        let tried = starts.par_iter().map(|start| {
+            let few = each.min(images - start);
+            self.try_part(few, target)
+        });
+        tried.collect()
+    }
+
+    fn try_part(&self, images: usize, target: usize) -> Result<()> {
         let size = self.networks.size;
         let grey = Array::zeros([images, 3, size, size]);
         let targets = vec![target; images];
@@ -125,5 +183,26 @@ impl Chain<'_> {
                 sampled: true,
             },
         }
+    }
+}
+
+/// Images of a batch.
+fn part_of(all: &Array, images: Range<usize>) -> Array {
+    let len = all.len() / all.shape[0].max(1);
+    Array {
+        shape: [&[images.len()], &all.shape[1..]].concat(),
+        data: all.data[images.start * len..images.end * len].to_vec(),
+    }
+}
+
+/// The noise of a batch from one of its images on.
+struct From<'a> {
+    noise: &'a dyn Noise,
+    first: usize,
+}
+
+impl Noise for From<'_> {
+    fn fill(&self, image: usize, draw: usize, to: &mut [f32]) {
+        self.noise.fill(self.first + image, draw, to);
     }
 }

@@ -33,13 +33,17 @@ pub struct Networks {
     /// Names and checksums.
     identity: serde_json::Value,
     arithmetic: &'static str,
+    side_by_side: usize,
 }
 
 impl Networks {
     /// Opens them by name or path of their cards, on one device.
     pub fn open(registry: &Registry, cards: &Cards<'_>, device: &WithGradients) -> Result<Self> {
         match device {
-            WithGradients::Engine(b) => Self::on(b, registry, cards),
+            WithGradients::Engine(b) => Ok(Self {
+                side_by_side: rayon::current_num_threads(),
+                ..Self::on(b, registry, cards)?
+            }),
             WithGradients::Composed(b) => Self::on(b, registry, cards),
         }
     }
@@ -113,6 +117,7 @@ impl Networks {
             diffusion,
             identity,
             arithmetic: backend.arithmetic(),
+            side_by_side: 1,
         })
     }
 
@@ -122,6 +127,11 @@ impl Networks {
 
     pub fn identity(&self) -> serde_json::Value {
         self.identity.clone()
+    }
+
+    /// Parts of a batch that best run at once: a GPU takes it whole.
+    pub(super) fn side_by_side(&self) -> usize {
+        self.side_by_side
     }
 
     /// How their device multiplies; see [`Backend::arithmetic`].

@@ -116,7 +116,12 @@ pub fn rows(
         row.values.insert("images".into(), one.made.len() as f64);
         row.values.insert("flip_rate".into(), flipped / count);
         for pair in outcome.pairs.iter().filter(|p| p.group == name) {
-            let verdict = verdict(config, &classifier.name, &names, pair);
+            let flipped =
+                { one.made.iter() }.any(|m| m.record.original == pair.name && m.record.flipped);
+            let verdict = match flipped {
+                true => verdict(config, &classifier.name, &names, pair),
+                false => "not flipped",
+            };
             row.verdicts.insert(pair.name.clone(), verdict.to_owned());
         }
         rows.push(row);
@@ -138,12 +143,9 @@ fn pairs<'a>(finished: &'a Finished<'_>) -> impl Iterator<Item = Pair> + 'a {
     })
 }
 
-/// What networks that take no part in the making say of a counterfactual: those that only judge, or where there are none,
+/// What networks that take no part in the making say of a flipped counterfactual: those that only judge, or where there are none,
 /// all but the classifier itself.
 fn verdict(config: &Config, classifier: &str, names: &[String], pair: &PairRow) -> &'static str {
-    if pair.classifier.is_none() || pair.classifier != pair.target {
-        return "not flipped";
-    }
     let independent = |name: &String| match config.oracles.is_empty() {
         true => name != classifier,
         false => config.oracles.iter().any(|o| o.name == *name),
