@@ -11,7 +11,7 @@ use crate::report;
 use crate::shell;
 use crate::weights::Registry;
 
-/// Renders glyphs, makes counterfactuals of four kinds and scores them: nothing to install, nothing to download.
+/// Renders glyphs, makes counterfactuals of five kinds and scores them: nothing to install, nothing to download.
 #[derive(Args)]
 pub struct DemoArgs {
     /// Folder for images, tables and the contact sheet.

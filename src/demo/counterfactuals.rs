@@ -1,11 +1,12 @@
-//! The four kinds of counterfactuals.
+//! The kinds of counterfactuals that are made by construction.
 
 use image::RgbImage;
 
 use super::originals::{Original, batch, classes, grey_image};
-use super::{Demo, DemoError};
+use super::{Demo, DemoError, guided};
 use crate::glyphs::{Atlas, Attributes, CHARACTERS, Drawing};
 use crate::nets::Classifier;
+use crate::score;
 use crate::stats::random::{Draws, Stream};
 use crate::tensor::candle::Candle;
 use crate::tensor::cpu::Cpu;
@@ -24,6 +25,8 @@ const BLUR: f32 = 1.5;
 pub enum Kind {
     /// The character becomes one of the other parity; all else, down to the noise of the pixels, stays.
     TrueChange,
+    /// A guided diffusion, towards the other parity: see [`super::guided`].
+    GuidedDiffusion,
     /// The least noise that makes the classifier change its mind (PGD in the L2 norm).
     AdversarialNoise,
     NoChange,
@@ -31,8 +34,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [
+    pub const ALL: [Kind; 5] = [
         Kind::TrueChange,
+        Kind::GuidedDiffusion,
         Kind::AdversarialNoise,
         Kind::NoChange,
         Kind::Blurred,
@@ -42,6 +46,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::TrueChange => "true change",
+            Kind::GuidedDiffusion => "guided diffusion",
             Kind::AdversarialNoise => "adversarial noise",
             Kind::NoChange => "no change",
             Kind::Blurred => "blurred",
@@ -52,6 +57,7 @@ impl Kind {
     pub fn folder(self) -> &'static str {
         match self {
             Kind::TrueChange => "true_change",
+            Kind::GuidedDiffusion => "guided_diffusion",
             Kind::AdversarialNoise => "adversarial_noise",
             Kind::NoChange => "no_change",
             Kind::Blurred => "blurred",
@@ -67,8 +73,11 @@ pub(super) fn make(
     originals: &[Original],
     net: &dyn Classifier<Cpu>,
     open: &dyn Classifier<Candle>,
+    guides: &guided::Networks,
+    progress: score::Progress<'_>,
 ) -> Result<Vec<RgbImage>, DemoError> {
     Ok(match kind {
+        Kind::GuidedDiffusion => guided::make(demo, originals, guides, progress)?,
         Kind::TrueChange => originals
             .iter()
             .map(|original| grey_image(&changed(demo, atlas, original)))

@@ -1,11 +1,13 @@
-//! The demonstration: originals whose causes are known, counterfactuals of four kinds, and what the scores make of them.
+//! The demonstration: originals whose causes are known, counterfactuals of five kinds, and what the scores make of them.
 //!
-//! A metric is worth something if it tells apart what a person tells apart at once. So the counterfactuals are made by
-//! construction: a true change of the character, noise that fools one network, no change at all, and blur. Classifier and
+//! A metric is worth something if it tells apart what a person tells apart at once. So four kinds of counterfactuals are made
+//! by construction: a true change of the character, noise that fools one network, no change at all, and blur. The fifth comes
+//! from guided diffusion. Classifier and
 //! oracles are networks inside the program, trained on other glyphs; nothing is downloaded.
 
 mod counterfactuals;
 mod folder;
+mod guided;
 mod originals;
 
 use std::path::Path;
@@ -17,6 +19,7 @@ pub use originals::Original;
 
 pub use crate::folder::FolderError;
 
+use crate::explain::diffusion::GenerateError;
 use crate::glyphs::{Atlas, GlyphError};
 use crate::images::{ImageError, read_manifest};
 use crate::nets::{NetError, build};
@@ -80,6 +83,8 @@ pub enum DemoError {
     Image(#[from] ImageError),
     #[error(transparent)]
     Score(#[from] ScoreError),
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
     #[error("{path}: cannot write: {reason}: check the path, its permissions and the space left")]
     Write { path: String, reason: String },
     #[error(
@@ -127,6 +132,7 @@ pub fn run(
     for name in ORACLES {
         oracles.push(Network::open(registry, name)?.judge());
     }
+    let guides = guided::open(registry)?;
     let (layout, dict) = (classifier.card.architecture, &classifier.loaded.dict);
     let atlas = Atlas::embedded()?;
     let net = build(layout, &Cpu, dict, &classifier.card.unet)?;
@@ -143,6 +149,8 @@ pub fn run(
             &originals,
             net.as_ref(),
             open.as_ref(),
+            &guides,
+            &mut *progress,
         )?);
         progress("kinds of counterfactuals", made.len(), Kind::ALL.len());
     }

@@ -34,6 +34,16 @@ pub struct Cone {
     pub rule: ConeRule,
 }
 
+impl Default for Cone {
+    /// That of the paper, with the true projection.
+    fn default() -> Self {
+        Self {
+            degrees: 30.0,
+            rule: ConeRule::Projection,
+        }
+    }
+}
+
 /// A direction found in a cone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Projected {

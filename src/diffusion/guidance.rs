@@ -75,6 +75,24 @@ pub struct Guidance {
     pub clip: bool,
 }
 
+impl Default for Guidance {
+    /// The evaluated method of [diffusion-vce], with one classifier.
+    fn default() -> Self {
+        Self {
+            x0: X0::ThroughUnet,
+            cone: None,
+            scale: 0.1,
+            distance: Some(Distance {
+                exponent: 1.0,
+                weight: 0.15,
+                through_unet: false,
+            }),
+            strength: Strength::Mean,
+            clip: false,
+        }
+    }
+}
+
 /// Where a step starts: noisy images `[n, channels, height, width]`, one step, target and original each.
 #[derive(Clone, Copy)]
 pub struct Noisy<'a> {

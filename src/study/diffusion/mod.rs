@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub use config::{Config, SHIPPED};
 pub use error::StudyError;
 
-use crate::diffusion::{Cone, Guidance, Strength, X0};
+use crate::diffusion::{Cone, Guidance, X0};
 use crate::explain::diffusion::{
     self, Batch, Cards, Made, Method, Networks, Place, Plan, Progress, Task, Watch, parse_distance,
 };
@@ -195,8 +195,7 @@ impl<'a> Study<'a> {
                 }),
                 scale: g.scale,
                 distance: parse_distance(&g.distance).map_err(|e| format!("distance {e}"))?,
-                strength: Strength::Mean,
-                clip: false,
+                ..Guidance::default()
             }),
             steps: g.steps.clone(),
             skip: g.skip,

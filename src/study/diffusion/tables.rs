@@ -130,7 +130,7 @@ fn document(config: &Config, folder: &Path) -> std::result::Result<Document, Tab
     let meanings: Vec<String> = meanings.collect();
     Ok(Document {
         tables: all,
-        digits: 2,
+        digits: 3,
         notes: vec![
             format!(
                 "{}; OS = an oracle agrees with the classifier; OTA = an oracle says target; \"-\" = the oracle is the \
