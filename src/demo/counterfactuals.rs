@@ -65,24 +65,30 @@ impl Kind {
     }
 }
 
+/// What makes them.
+pub(super) struct Networks<'a> {
+    /// The classifier, and the same with gradients.
+    pub classifier: &'a dyn Classifier<Cpu>,
+    pub open: &'a dyn Classifier<Candle>,
+    pub guides: &'a guided::Networks,
+}
+
 /// A counterfactual of every original.
 pub(super) fn make(
     kind: Kind,
     demo: &Demo,
     atlas: &Atlas,
     originals: &[Original],
-    net: &dyn Classifier<Cpu>,
-    open: &dyn Classifier<Candle>,
-    guides: &guided::Networks,
+    networks: &Networks<'_>,
     progress: score::Progress<'_>,
 ) -> Result<Vec<RgbImage>, DemoError> {
     Ok(match kind {
-        Kind::GuidedDiffusion => guided::make(demo, originals, guides, progress)?,
+        Kind::GuidedDiffusion => guided::make(demo, originals, networks.guides, progress)?,
         Kind::TrueChange => originals
             .iter()
             .map(|original| grey_image(&changed(demo, atlas, original)))
             .collect(),
-        Kind::AdversarialNoise => adversarial(originals, net, open)?,
+        Kind::AdversarialNoise => adversarial(originals, networks.classifier, networks.open)?,
         Kind::NoChange => originals.iter().map(Original::image).collect(),
         Kind::Blurred => originals
             .iter()

@@ -140,6 +140,11 @@ pub fn run(
     folder::claim(out, &file_names(demo), replace)?;
     let originals = originals::choose(demo, &atlas, net.as_ref())?;
     progress("originals", originals.len(), demo.originals);
+    let networks = counterfactuals::Networks {
+        classifier: net.as_ref(),
+        open: open.as_ref(),
+        guides: &guides,
+    };
     let mut made = Vec::new();
     for kind in Kind::ALL {
         made.push(counterfactuals::make(
@@ -147,9 +152,7 @@ pub fn run(
             demo,
             &atlas,
             &originals,
-            net.as_ref(),
-            open.as_ref(),
-            &guides,
+            &networks,
             &mut *progress,
         )?);
         progress("kinds of counterfactuals", made.len(), Kind::ALL.len());

@@ -142,7 +142,7 @@ fn parts_and_an_interruption_give_the_bytes_of_one_run() {
 
     // `foil tables` prints the same numbers.
     let again = foil(at)
-        .args(["tables", "--protocol", "exact", "--table", "4", "--from"])
+        .args(["tables", "--digits", "3", "--table", "4", "--from"])
         .arg(at.join("whole/raw.csv"))
         .arg("--settings")
         .arg(at.join("whole/tables.toml"))

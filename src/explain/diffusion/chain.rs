@@ -56,7 +56,7 @@ impl Chain<'_> {
                 });
             }
             drop(tell);
-            heard.iter().for_each(|steps| advance(steps));
+            heard.iter().for_each(advance);
         });
         let mut data = Vec::with_capacity(originals.len());
         for part in parts.into_iter().flatten() {
