@@ -151,10 +151,11 @@ pub fn remove(path: &Path) -> Result<(), FolderError> {
     }
 }
 
-/// Writes a file that is there as a whole or not at all; `.NAME.foil-part` beside it is the way there.
+/// Writes a file that is there as a whole or not at all; `.NAME.PROCESS.foil-part` beside it is the way there.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.foil-part"));
+    let process = std::process::id();
+    let part = path.with_file_name(format!(".{name}.{process}.foil-part"));
     fs::write(&part, bytes)
         .and_then(|()| fs::rename(&part, path))
         .map_err(fail(path))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 
-use super::generate::shard;
+use super::generate::{open_device, shard};
 use super::pace::Pace;
 use super::progress::Bar;
 use super::{UsageError, print, say};
@@ -69,15 +69,15 @@ pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
         Some(out) => out.clone(),
         None => PathBuf::from(path.file_stem().unwrap_or_default()),
     };
-    let device = args.device.with_gradients();
-    let device = device.map_err(|e| UsageError(format!("--device: {e}")))?;
-    let study = Study::open(&config, &out, args.resume).map_err(usage)?;
+    let device = open_device(args.device, args.quiet)?;
+    let registry = Registry::open()?;
+    let study = Study::open(&config, &registry, &device, &out, args.resume).map_err(usage)?;
     let mut screen = Screen {
         quiet: args.quiet,
         pace: Pace::new(args.quiet),
         bar: Bar::new(args.quiet),
     };
-    let done = study.run(&Registry::open()?, &device, args.shard, &mut screen);
+    let done = study.run(&registry, args.shard, &mut screen);
     screen.pace.finish();
     screen.bar.finish();
     let done = done?;

@@ -30,8 +30,9 @@ pub(super) fn open(registry: &Registry) -> Result<Networks, DemoError> {
         classifier: CLASSIFIER,
         robust: Some(ROBUST),
         perceptual: None,
+        checkpointing: false,
     };
-    // The same bytes on every machine, hence not on its GPU.
+    // The same images on every machine, hence not on its GPU.
     Ok(Networks::open(
         registry,
         &cards,

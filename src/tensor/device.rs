@@ -2,12 +2,12 @@
 
 use std::{fmt, str::FromStr};
 
-use super::Precision;
 use super::candle::{Candle, Differentiable};
 use super::composed::Composed;
 use super::cuda;
 use super::gpu::Gpu;
 use super::wgpu::{self, Adapter, adapters};
+use super::{Backend, Precision};
 
 /// A device as the user names it: `auto`, `cpu`, `wgpu[:N|:software]`, `cuda[:N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -160,14 +160,19 @@ impl Device {
     }
 
     /// Opens the device for work that needs gradients: the CPU or, with the feature `cuda`, an NVIDIA GPU. `auto` takes
-    /// the GPU where there is one.
-    pub fn with_gradients(self) -> Result<WithGradients, DeviceError> {
+    /// the GPU where there is one. Says why it is this one.
+    pub fn with_gradients(self) -> Result<(WithGradients, String), DeviceError> {
+        let asked = |opened| Ok((opened, "asked for".to_owned()));
         match self {
-            Device::Cpu => Ok(WithGradients::Engine(Candle)),
-            Device::Cuda(number) => Ok(WithGradients::Composed(Composed::on_cuda(number)?)),
+            Device::Cpu => asked(WithGradients::Engine(Candle)),
+            Device::Cuda(number) => asked(WithGradients::Composed(Composed::on_cuda(number)?)),
             Device::Auto => Ok(match Composed::on_cuda(0) {
-                Ok(gpu) => WithGradients::Composed(gpu),
-                Err(_) => WithGradients::Engine(Candle),
+                Ok(gpu) => (WithGradients::Composed(gpu), "an NVIDIA GPU".into()),
+                Err(_) if !cfg!(feature = "cuda") => {
+                    let why = "gradients on GPUs need a program built with --features cuda";
+                    (WithGradients::Engine(Candle), why.into())
+                }
+                Err(error) => (WithGradients::Engine(Candle), error.to_string()),
             }),
             Device::Wgpu(_) => Err(DeviceError::NoGradients(self)),
         }
@@ -175,6 +180,14 @@ impl Device {
 }
 
 impl WithGradients {
+    /// How it multiplies; see [`super::Backend::arithmetic`].
+    pub fn arithmetic(&self) -> &'static str {
+        match self {
+            WithGradients::Engine(b) => b.arithmetic(),
+            WithGradients::Composed(b) => b.arithmetic(),
+        }
+    }
+
     /// The same device for work without gradients.
     pub fn device(&self) -> Device {
         match self {

@@ -33,6 +33,7 @@ fn both_devices_draw_the_same_images() {
             classifier: "glyph_resnet18",
             robust: Some("glyph_robust"),
             perceptual: None,
+            checkpointing: false,
         };
         let networks = Networks::open(&registry, &cards, &device).unwrap();
         let size = networks.size;

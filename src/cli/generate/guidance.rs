@@ -122,6 +122,14 @@ impl GuidanceArgs {
         if cone.is_some() && self.robust.is_none() {
             return Err(usage("--cone: give the robust classifier with --robust"));
         }
+        if cone.is_none() && self.robust.is_some() {
+            return Err(usage(
+                "--robust: with --cone off it is never asked; leave it out",
+            ));
+        }
+        if cone.is_none() && self.cone_rule.is_some() {
+            return Err(usage("--cone-rule: there is no cone; give --robust"));
+        }
         let rule = match self.cone_rule {
             None | Some(RuleArg::Projection) => ConeRule::Projection,
             Some(RuleArg::Published) => ConeRule::Published,

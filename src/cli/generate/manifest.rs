@@ -10,6 +10,18 @@ use crate::score::Labels;
 
 const COLUMNS: [&str; 4] = ["original", "counterfactual", "source", "target"];
 
+/// Refuses to replace another file.
+pub fn check(path: &Path) -> anyhow::Result<()> {
+    match std::fs::read_to_string(path) {
+        Ok(earlier) if !earlier.starts_with(&COLUMNS.join(",")) => {
+            let shown = path.display();
+            let why = format!("{shown} is there and not a manifest of foil generate");
+            Err(usage(why))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Lists what was made and not rejected.
 pub fn write(
     path: &Path,
@@ -18,14 +30,6 @@ pub fn write(
     originals: &BTreeMap<String, PathBuf>,
     labels: &Labels,
 ) -> anyhow::Result<()> {
-    if let Ok(earlier) = std::fs::read_to_string(path)
-        && !earlier.starts_with(&COLUMNS.join(","))
-    {
-        let shown = path.display();
-        return Err(usage(format!(
-            "{shown} is there and not a manifest of foil generate"
-        )));
-    }
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
     for one in made.iter().filter(|one| !one.record.rejected) {

@@ -16,7 +16,7 @@ use crate::explain::diffusion::{
     self, Batch, Cards, GivenNoise, Made, Networks, Plan, Progress, Watch,
 };
 use crate::score::Labels;
-use crate::tensor::Device;
+use crate::tensor::{Device, WithGradients};
 use crate::weights::Registry;
 use guidance::GuidanceArgs;
 
@@ -69,6 +69,9 @@ pub struct GenerateArgs {
     /// As many images at once as fit into this much memory, networks included, such as 8GB or 500MB
     #[arg(long, value_name = "SIZE", conflicts_with = "batch", value_parser = bytes)]
     memory: Option<u64>,
+    /// Run blocks of the denoiser again on the way back: less memory, more time, the same images
+    #[arg(long)]
+    checkpointing: bool,
     /// Folder for the images, a record of each, and manifest.csv for `foil score`
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -189,8 +192,12 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
         return Err(usage(why));
     }
     apart(&args.originals, &args.out)?;
-    let device = args.device.with_gradients();
-    let device = device.map_err(|e| usage(format!("--device: {e}")))?;
+    let device = open_device(args.device, args.quiet)?;
+    if args.memory.is_some() && device.device() != Device::Cpu {
+        let why =
+            "--memory: it measures the memory of the program, not that of a GPU; give --batch N";
+        return Err(usage(why));
+    }
     let registry = Registry::open()?;
     let networks = Networks::open(
         &registry,
@@ -199,16 +206,16 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
             classifier: &args.classifier,
             robust: args.guidance.robust.as_deref(),
             perceptual: method.perceptual(),
+            checkpointing: args.checkpointing,
         },
         &device,
     )?;
     let labels = Labels::new(networks.labels.clone());
-    let mut tasks = args.tasks(&labels)?;
+    let (mut tasks, count) = args.tasks(&labels)?;
     let plan = args.plan(method, &networks)?;
     if let (Some(noise), Some(path)) = (&plan.noise, &args.noise) {
         let (_, start) = plan.schedule(&networks)?;
-        let images = tasks.iter().map(|t| t.index + 1).max().unwrap_or(0) * plan.samples;
-        noise.check(path, plan.draws(start), images, networks.size)?;
+        noise.check(path, plan.draws(start), count, plan.samples, networks.size)?;
     }
     let originals: BTreeMap<String, PathBuf> = { tasks.iter() }
         .map(|t| (t.name.clone(), t.original.clone()))
@@ -221,6 +228,12 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
             "there is nothing to do: no original is in this shard or has a target",
         ));
     }
+    let name = match args.shard {
+        Some((i, n)) => format!("manifest.{i}of{n}.csv"),
+        None => "manifest.csv".into(),
+    };
+    let list = args.out.join(name);
+    manifest::check(&list)?;
     std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     let mut screen = Screen {
         pace: Pace::new(args.quiet),
@@ -232,12 +245,18 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
     done?;
     let mut made = screen.made;
     made.sort_by(|a, b| a.at.image.cmp(&b.at.image));
-    let name = match args.shard {
-        Some((i, n)) => format!("manifest.{i}of{n}.csv"),
-        None => "manifest.csv".into(),
-    };
-    manifest::write(&args.out.join(name), &args.out, &made, &originals, &labels)?;
+    manifest::write(&list, &args.out, &made, &originals, &labels)?;
     print(&summary(&made, &args.out))
+}
+
+/// The device for work that needs gradients; says which one and why.
+pub fn open_device(device: Device, quiet: bool) -> anyhow::Result<WithGradients> {
+    let opened = device.with_gradients();
+    let (opened, why) = opened.map_err(|e| usage(format!("--device: {e}")))?;
+    if !quiet {
+        say(&format!("on {} ({why})", opened.device()));
+    }
+    Ok(opened)
 }
 
 /// What came of all.

@@ -11,8 +11,8 @@ use crate::images::list_images;
 use crate::score::Labels;
 
 impl GenerateArgs {
-    /// Originals with their targets, all of them, in the order of their names.
-    pub(super) fn tasks(&self, labels: &Labels) -> anyhow::Result<Vec<Task>> {
+    /// Originals with their targets, in the order of their names, and the number of all images there.
+    pub(super) fn tasks(&self, labels: &Labels) -> anyhow::Result<(Vec<Task>, usize)> {
         let files = list_images(&self.originals)?;
         let class = |text: &str| labels.resolve(text, None).map_err(usage);
         let all = self.target.as_deref().map(class).transpose();
@@ -24,6 +24,10 @@ impl GenerateArgs {
         let mut tasks = Vec::new();
         for (index, file) in files.iter().enumerate() {
             let below = file.strip_prefix(&self.originals).unwrap_or(file);
+            if below.to_str().is_none() {
+                let why = "its name is not UTF-8, so that no manifest can name it: rename it";
+                return Err(usage(format!("--originals: {}: {why}", file.display())));
+            }
             let plain = |path: &Path| path.to_string_lossy().replace('\\', "/");
             let target = match (all, &mut given) {
                 (Some(target), _) => target,
@@ -57,7 +61,7 @@ impl GenerateArgs {
             );
             return Err(usage(why));
         }
-        Ok(tasks)
+        Ok((tasks, files.len()))
     }
 }
 

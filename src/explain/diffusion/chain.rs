@@ -1,7 +1,8 @@
 //! A batch of originals through the chain of a method.
 
 use std::ops::Range;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, TryRecvError};
+use std::time::Duration;
 
 use rayon::prelude::*;
 
@@ -56,7 +57,17 @@ impl Chain<'_> {
                 });
             }
             drop(tell);
-            heard.iter().for_each(advance);
+            loop {
+                match heard.try_recv() {
+                    Ok(steps) => advance(steps),
+                    Err(TryRecvError::Disconnected) => break,
+                    // A thread of the pool may be the one that has to do the work.
+                    Err(TryRecvError::Empty) => match rayon::yield_now() {
+                        Some(rayon::Yield::Executed) => {}
+                        _ => std::thread::sleep(Duration::from_millis(1)),
+                    },
+                }
+            }
         });
         let mut data = Vec::with_capacity(originals.len());
         for part in parts.into_iter().flatten() {

@@ -2,10 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use image::ImageEncoder;
+use image::codecs::png::PngEncoder;
 use serde::{Deserialize, Serialize};
 
 use super::{GenerateError, Result, Task};
 use crate::diffusion::Guided;
+use crate::folder::write_whole;
+use crate::weights::sha256;
 
 /// What was met on the way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +68,8 @@ pub struct Record {
     pub flipped: bool,
     /// Not kept, because the classifier does not call it the target.
     pub rejected: bool,
+    /// Of the image, unless it was rejected.
+    pub image_sha256: Option<String>,
     /// Mean absolute difference to the original, of values from −1 to 1.
     pub change: f64,
     /// Share of values beyond the range of pixels, which were cut off.
@@ -101,10 +107,11 @@ impl Made {
 }
 
 impl Place {
-    pub fn new(out: &Path, task: &Task, sample: usize, samples: usize) -> Self {
+    /// Of a result of this name.
+    pub fn new(out: &Path, name: &str, sample: usize, samples: usize) -> Self {
         let stem = match samples {
-            1 => task.name.clone(),
-            _ => format!("{}.{sample}", task.name),
+            1 => name.to_owned(),
+            _ => format!("{name}.{sample}"),
         };
         Self {
             image: out.join(format!("{stem}.png")),
@@ -154,41 +161,42 @@ impl Place {
             )));
         }
         // The record is written first: without its image the work was interrupted.
-        Ok((record.rejected || self.image.exists()).then_some(record))
+        let Some(expected) = &record.image_sha256 else {
+            return Ok(Some(record));
+        };
+        match std::fs::read(&self.image) {
+            Ok(bytes) if sha256(&bytes) == *expected => Ok(Some(record)),
+            Ok(_) => Err(GenerateError::File {
+                path: self.image.clone(),
+                what: "not the image that was made: it is damaged or was changed; remove it to make it anew".into(),
+            }),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Writes the record, then the image: an image that is there is whole. A rejected one leaves its record only.
-    pub fn write(&self, pixels: &[u8], size: usize, record: &Record) -> Result<()> {
-        let fail = |path: &Path| {
-            let path = path.to_owned();
-            move |error: String| GenerateError::File {
-                path,
-                what: format!("cannot write: {error}"),
-            }
+    pub fn write(&self, pixels: &[u8], size: usize, mut record: Record) -> Result<Record> {
+        let fail = |path: &Path, error: String| GenerateError::File {
+            path: path.to_owned(),
+            what: format!("cannot write: {error}"),
         };
+        let mut png = Vec::new();
+        if !record.rejected {
+            let side = size as u32;
+            PngEncoder::new(&mut png)
+                .write_image(pixels, side, side, image::ExtendedColorType::Rgb8)
+                .map_err(|e| fail(&self.image, e.to_string()))?;
+            record.image_sha256 = Some(sha256(&png));
+        }
         if let Some(folder) = self.image.parent() {
-            std::fs::create_dir_all(folder).map_err(|e| fail(folder)(e.to_string()))?;
+            std::fs::create_dir_all(folder).map_err(|e| fail(folder, e.to_string()))?;
         }
-        let mut text =
-            serde_json::to_string_pretty(record).map_err(|e| fail(&self.record)(e.to_string()))?;
-        text.push('\n');
-        let half = self.record.with_extension("json.part");
-        std::fs::write(&half, text)
-            .and_then(|()| std::fs::rename(&half, &self.record))
-            .map_err(|e| fail(&self.record)(e.to_string()))?;
-        if record.rejected {
-            return Ok(());
+        let text = serde_json::to_string_pretty(&record);
+        let text = text.map_err(|e| fail(&self.record, e.to_string()))? + "\n";
+        write_whole(&self.record, text.as_bytes())?;
+        if !record.rejected {
+            write_whole(&self.image, &png)?;
         }
-        let half = self.image.with_extension("png.part");
-        image::save_buffer_with_format(
-            &half,
-            pixels,
-            size as u32,
-            size as u32,
-            image::ColorType::Rgb8,
-            image::ImageFormat::Png,
-        )
-        .map_err(|e| fail(&self.image)(e.to_string()))?;
-        std::fs::rename(&half, &self.image).map_err(|e| fail(&self.image)(e.to_string()))
+        Ok(record)
     }
 }

@@ -7,6 +7,9 @@ use super::{GenerateError, Result};
 /// Measured memory grows by more than the images' own: pieces of the allocator, threads.
 const SPARE: f64 = 1.1;
 
+/// Most images at once: more gain nothing, and what loading took may hide what an image takes.
+const MOST: usize = 256;
+
 /// Largest batch whose peak of resident memory, all networks included, stays within `budget` bytes. `work` runs a step
 /// of so many images.
 pub fn fitting(budget: u64, mut work: impl FnMut(usize) -> Result<()>) -> Result<usize> {
@@ -24,7 +27,7 @@ pub fn fitting(budget: u64, mut work: impl FnMut(usize) -> Result<()>) -> Result
         what: format!(
             "{} are too little: one image at a time takes {}. Give more, or smaller networks",
             shown(budget),
-            shown((one as f64 * SPARE) as u64)
+            shown(one)
         ),
     })
 }
@@ -33,7 +36,7 @@ pub fn fitting(budget: u64, mut work: impl FnMut(usize) -> Result<()>) -> Result
 fn images(budget: u64, one: u64, two: u64) -> Option<usize> {
     let each = (two.saturating_sub(one) as f64 * SPARE).max(1.0);
     let room = budget as f64 - one as f64;
-    (room >= 0.0).then(|| 1 + (room / each) as usize)
+    (room >= 0.0).then(|| 1 + ((room / each) as usize).min(MOST - 1))
 }
 
 /// Peak of resident memory since it was last forgotten.
@@ -61,6 +64,8 @@ mod tests {
         assert_eq!(images(109, 110, 120), None);
         assert_eq!(images(110, 110, 120), Some(1));
         assert_eq!(images(221, 110, 120), Some(11));
+        // No difference could be measured.
+        assert_eq!(images(1_000_000, 110, 110), Some(MOST));
     }
 
     #[test]

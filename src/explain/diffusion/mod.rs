@@ -20,6 +20,7 @@ pub use networks::{Cards, Networks};
 pub use noise::GivenNoise;
 
 use crate::diffusion::{DiffusionError, Schedule, Seeded, spaced};
+use crate::folder::FolderError;
 use crate::images::ImageError;
 use crate::nets::NetError;
 use crate::tensor::{Array, TensorError};
@@ -37,6 +38,8 @@ pub enum GenerateError {
     File { path: PathBuf, what: String },
     #[error("memory: {what}")]
     Memory { what: String },
+    #[error("{0}")]
+    Folder(#[from] FolderError),
     #[error(transparent)]
     Diffusion(#[from] DiffusionError),
     #[error(transparent)]
@@ -167,7 +170,7 @@ pub fn run(
     for task in tasks {
         let original_sha256 = originals::checksum(task)?;
         for sample in 0..plan.samples {
-            let at = Place::new(out, task, sample, plan.samples);
+            let at = Place::new(out, &task.name, sample, plan.samples);
             match at.earlier(&identity, task, &original_sha256)? {
                 Some(record) => watch.made(&Made { at, record }),
                 None => open.push(Open {
@@ -196,6 +199,7 @@ pub fn run(
         }
     };
     let mut known = Originals::default();
+    let mut lost = Vec::new();
     let mut now = Progress {
         all_images: open.len(),
         all_steps: open.len() * plan.method.evaluations(start),
@@ -233,12 +237,8 @@ pub fn run(
         for (i, one) in part.iter().enumerate() {
             let row = result.row(i);
             if row.iter().any(|v| !v.is_finite()) {
-                return Err(GenerateError::File {
-                    path: one.task.original.clone(),
-                    what: "the diffusion gave numbers that are none: lower --scale or the weight of --distance, or \
-                           check the denoiser's card"
-                        .into(),
-                });
+                lost.push(&one.task.original);
+                continue;
             }
             let (opinion, target) = (opinion(after.row(i)), one.task.target);
             let reached = opinion.0 == target;
@@ -254,12 +254,13 @@ pub fn run(
                 reached,
                 flipped: reached && originals[i].opinion.0 != target,
                 rejected: plan.reject && !reached,
+                image_sha256: None,
                 change: mean_change(row, &originals[i].values),
                 out_of_range: row.iter().filter(|v| v.abs() > 1.0).count() as f64
                     / row.len().max(1) as f64,
                 met: met[i].clone(),
             };
-            one.at.write(&to_pixels(row), size, &record)?;
+            let record = one.at.write(&to_pixels(row), size, record)?;
             now.images += 1;
             watch.made(&Made {
                 at: one.at.clone(),
@@ -271,7 +272,18 @@ pub fn run(
         now.all_steps -= planned.saturating_sub(now.steps);
         watch.progress(now);
     }
-    Ok(())
+    match lost[..] {
+        [] => Ok(()),
+        [first, ..] => Err(GenerateError::File {
+            path: first.clone(),
+            what: format!(
+                "the diffusion of {} of {} images gave numbers that are none, the others are made: lower --scale or the \
+                 weight of --distance, or check the denoiser's card",
+                lost.len(),
+                open.len()
+            ),
+        }),
+    }
 }
 
 /// Mean absolute difference of values from −1 to 1.

@@ -16,6 +16,8 @@ pub struct Cards<'a> {
     pub robust: Option<&'a str>,
     /// Backbone of LPIPS for the perceptual distance of DiME.
     pub perceptual: Option<&'a str>,
+    /// Runs blocks of the denoiser again on the way back: less memory, more time, the same bits.
+    pub checkpointing: bool,
 }
 
 /// Denoiser and classifiers, ready for gradients.
@@ -54,6 +56,7 @@ impl Networks {
             classifier,
             robust,
             perceptual,
+            checkpointing,
         } = cards;
         let wrong = |name: &str, what: &str| GenerateError::Network {
             name: name.into(),
@@ -80,7 +83,8 @@ impl Networks {
         }
         let loaded = registry.load(&card)?;
         let network = Unconditional {
-            net: Unet::new(backend, &loaded.dict, card.denoiser.clone())?,
+            net: Unet::new(backend, &loaded.dict, card.denoiser.clone())?
+                .with_checkpointing(checkpointing),
             backend: backend.clone(),
         };
         let open = |name: &str| open(backend, registry, name, size, diffusion);

@@ -46,20 +46,32 @@ impl GivenNoise {
         })
     }
 
-    /// Refuses noise that is too little for `images` of `size` with so many draws.
-    pub fn check(&self, path: &Path, draws: usize, images: usize, size: usize) -> Result<()> {
-        let shape = &self.values.shape;
+    /// Refuses noise that is too little for so many samples of each of `originals` of `size`, with so many draws. Noise of
+    /// one image serves all originals, not several samples of one: those would be the same.
+    pub fn check(
+        &self,
+        path: &Path,
+        draws: usize,
+        originals: usize,
+        samples: usize,
+        size: usize,
+    ) -> Result<()> {
+        let (shape, images) = (&self.values.shape, originals * samples);
+        let alone = match samples {
+            1 => " or 1",
+            _ => "",
+        };
         let enough = shape.len() == 5
             && shape[0] >= draws
-            && (shape[1] == images || shape[1] == 1)
+            && (shape[1] == images || shape[1] == 1 && samples == 1)
             && shape[2..] == [3, size, size];
         match enough {
             true => Ok(()),
             false => Err(GenerateError::File {
                 path: path.into(),
                 what: format!(
-                    "expected noise of the shape [at least {draws} draws, {images} or 1 images, 3, {size}, {size}] \
-                     (the images' part may be left out), found {shape:?}"
+                    "expected noise of the shape [at least {draws} draws, {images}{alone} images, 3, {size}, {size}], \
+                     found {shape:?}"
                 ),
             }),
         }

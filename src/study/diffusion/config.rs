@@ -16,7 +16,6 @@
 //!
 //! [scores]
 //! protocol = "exact"                  # or "published"
-//! reject_invalid = false
 //!
 //! [originals]                         # folder of a folder per source, or glyphs drawn anew
 //! folder = "imagenet/val"
@@ -32,6 +31,7 @@
 //! name = "cheetah"
 //! ```
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -40,11 +40,23 @@ use super::error::{Result, StudyError};
 use crate::diffusion::ConeRule;
 use crate::glyphs::CHARACTERS;
 use crate::score::Protocol;
+use crate::weights::{Card, Registry};
+
+/// Most originals of a source.
+const MOST: usize = 100_000;
+
+/// How folders call a source with a target.
+pub fn group_folder(source: &str, target: &str) -> String {
+    format!("{source}_to_{target}")
+}
 
 /// A study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    /// The file it was read from: folders and cards in it are relative to its place.
+    #[serde(skip)]
+    pub file: PathBuf,
     pub denoiser: String,
     pub robust: String,
     #[serde(default)]
@@ -85,6 +97,9 @@ pub struct Generation {
     /// Images at once; results do not depend on it.
     #[serde(skip_serializing)]
     pub batch: usize,
+    /// Runs blocks of the denoiser again on the way back: less memory, more time, the same results.
+    #[serde(skip_serializing)]
+    pub checkpointing: bool,
 }
 
 impl Default for Generation {
@@ -99,6 +114,7 @@ impl Default for Generation {
             without_x0: WithoutX0::AtX0,
             seed: 1,
             batch: 16,
+            checkpointing: false,
         }
     }
 }
@@ -118,7 +134,6 @@ pub enum WithoutX0 {
 #[serde(default, deny_unknown_fields)]
 pub struct Scoring {
     pub protocol: ProtocolName,
-    pub reject_invalid: bool,
 }
 
 impl Scoring {
@@ -286,13 +301,41 @@ impl Config {
                 ));
             }
         };
-        let mut config =
-            Self::parse(&text).map_err(|what| StudyError::Config { file: shown, what })?;
-        if let Some(folder) = &mut config.originals.folder {
-            let below = path.parent().unwrap_or(Path::new("")).join(&*folder);
-            *folder = below;
+        let parsed = Self::parse(&text);
+        let config = parsed.map_err(|what| StudyError::Config { file: shown, what })?;
+        Ok(Self {
+            file: path.into(),
+            ..config
+        })
+    }
+
+    /// A path of the configuration, which is relative to its file.
+    pub fn below(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// The card that a name of the configuration means: one that is known, or a file.
+    pub fn card(&self, registry: &Registry, name: &str) -> Result<Card> {
+        Ok(match Path::new(name).extension() {
+            Some(e) if e == "toml" => Card::read(&self.below(name))?,
+            _ => registry.card(name)?,
+        })
+    }
+
+    /// The same as the words that a card is opened by.
+    pub fn card_name(&self, name: &str) -> String {
+        match Path::new(name).extension() {
+            Some(e) if e == "toml" => self.below(name).to_string_lossy().into_owned(),
+            _ => name.to_owned(),
         }
-        Ok(config)
+    }
+
+    /// That it makes no sense.
+    pub(super) fn wrong(&self, what: impl ToString) -> StudyError {
+        StudyError::Config {
+            file: self.file.display().to_string(),
+            what: what.to_string(),
+        }
     }
 
     pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
@@ -333,6 +376,25 @@ impl Config {
         if self.classifiers.is_empty() || self.setups.is_empty() {
             return Err("there is no classifier or no setup".into());
         }
+        if let Some((i, twice)) =
+            { self.setups.iter().enumerate() }.find(|(i, setup)| self.setups[..*i].contains(setup))
+        {
+            let number = i + 1;
+            return Err(format!("setup {number}: {} is there twice", twice.name()));
+        }
+        if self.ideal.is_empty() {
+            return Err("ideal: name one pair at least, the tables begin with them".into());
+        }
+        let mut folders = BTreeSet::new();
+        for (source, target) in { sources.iter() }.flat_map(|s| targets.iter().map(move |t| (s, t)))
+        {
+            if !folders.insert(group_folder(source, target)) {
+                return Err(format!(
+                    "source {source:?} with target {target:?}: another pair has the same folder {}",
+                    group_folder(source, target)
+                ));
+            }
+        }
         for (source, target) in &self.ideal {
             if !sources.contains(&source) || !targets.contains(&target) {
                 return Err(format!(
@@ -368,8 +430,10 @@ impl Config {
             );
         }
         match self.originals.per_source {
-            0 | 1 => Err("originals: per_source must be 2 at least, FID needs a spread".into()),
-            _ => Ok(()),
+            2..=MOST => Ok(()),
+            found => Err(format!(
+                "originals: per_source is {found}, expected 2 (FID needs a spread) to {MOST}"
+            )),
         }
     }
 
@@ -405,6 +469,18 @@ mod tests {
         for (from, to, said) in [
             ("[generation]", "[generation]\nspeed = 3", "speed"),
             ("per_source", "per_source = 1 #", "per_source"),
+            (
+                "per_source",
+                "per_source = 10000000000000000 #",
+                "per_source",
+            ),
+            ("ideal = ", "ideal = [] #", "ideal"),
+            (
+                "[generation]",
+                "[[setup]]\ncone_projection = true\nxzero_prediction = true\n[[setup]]\ncone_projection = \
+                 true\nxzero_prediction = true\n[generation]",
+                "twice",
+            ),
             ("character = \"i\"", "character = \"?\"", "character"),
             ("[\"i\", \"odd\"]", "[\"i\", \"old\"]", "ideal pair"),
         ] {

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::config::{Config, Glyphs, Source, Target};
+use super::config::{Config, Glyphs, Source, Target, group_folder};
 use super::error::{Result, StudyError};
 use crate::folder::{make, write_whole};
 use crate::glyphs::{Atlas, CHARACTERS, Drawing, Model, World, dataset};
 use crate::images::list_images;
+use crate::weights::sha256;
 
 /// Glyphs that are looked at for each that is wanted: one in 48 shows a certain character.
 const TRIES: usize = 48 * 40;
@@ -15,8 +16,11 @@ const TRIES: usize = 48 * 40;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Original {
     pub path: PathBuf,
-    /// `SOURCE/NAME`: what the noise belongs to.
+    /// What it is called among those of its source: its path there without extension.
+    pub stem: String,
+    /// `SOURCE/STEM`: what the noise belongs to.
     pub name: String,
+    pub sha256: String,
 }
 
 /// One source with one target.
@@ -27,10 +31,28 @@ pub struct Group<'a> {
     pub originals: &'a [Original],
 }
 
+impl Original {
+    fn new(source: &Source, path: PathBuf, stem: String) -> Result<Self> {
+        let bytes = std::fs::read(&path)
+            .map_err(|error| StudyError::file(&path, format!("cannot read: {error}")))?;
+        Ok(Self {
+            name: format!("{}/{stem}", source.name),
+            sha256: sha256(&bytes),
+            path,
+            stem,
+        })
+    }
+}
+
 impl Group<'_> {
     /// As folders call it.
     pub fn folder(&self) -> String {
-        format!("{}_to_{}", self.source.name, self.target.name)
+        group_folder(&self.source.name, &self.target.name)
+    }
+
+    /// What the counterfactual of an original is called.
+    pub fn result(&self, original: &Original) -> String {
+        format!("{}/{}", self.folder(), original.stem)
     }
 
     /// As the published CSV calls it.
@@ -68,7 +90,7 @@ pub fn originals(config: &Config, out: &Path) -> Result<Vec<Vec<Original>>> {
     if let Some(glyphs) = &config.originals.glyphs {
         return drawn(config, glyphs, count, out);
     }
-    let root = config.originals.folder.clone().unwrap_or_default();
+    let root = config.below(config.originals.folder.as_deref().unwrap_or(Path::new("")));
     let mut all = Vec::new();
     for source in &config.sources {
         let folder = root.join(source.folder.as_deref().unwrap_or(&source.name));
@@ -83,12 +105,21 @@ pub fn originals(config: &Config, out: &Path) -> Result<Vec<Vec<Original>>> {
                 ),
             ));
         }
-        let named = files.into_iter().take(count).map(|path| {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            let name = format!("{}/{stem}", source.name);
-            Original { path, name }
-        });
-        all.push(named.collect());
+        let mut own: Vec<Original> = Vec::new();
+        for path in files.into_iter().take(count) {
+            let below = path.strip_prefix(&folder).unwrap_or(&path);
+            let stem = below.with_extension("");
+            let stem = stem.to_str().ok_or_else(|| {
+                StudyError::file(&path, "its name is not UTF-8: tables could not name it")
+            })?;
+            let stem = stem.replace('\\', "/");
+            if own.iter().any(|other| other.stem == stem) {
+                let what = "another original is called the same but for its extension: rename one";
+                return Err(StudyError::file(&path, what));
+            }
+            own.push(Original::new(source, path, stem)?);
+        }
+        all.push(own);
     }
     Ok(all)
 }
@@ -130,8 +161,7 @@ fn drawn(config: &Config, glyphs: &Glyphs, count: usize, out: &Path) -> Result<V
                     .map_err(|e| StudyError::file(&path, format!("cannot write: {e}")))?;
                 write_whole(&path, &bytes)?;
             }
-            let name = format!("{}/{k:03}", source.name);
-            own.push(Original { path, name });
+            own.push(Original::new(source, path, format!("{k:03}"))?);
         }
         if own.len() < count {
             let what = format!("only {} glyphs show {}", own.len(), source.name);

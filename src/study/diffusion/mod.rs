@@ -5,6 +5,7 @@
 //! that a study can be interrupted anywhere and split over machines that share a folder: what a file holds depends on the
 //! configuration alone. When all rows are there, `raw.csv`, the tables and the gallery are made of them.
 
+mod check;
 pub mod config;
 mod error;
 mod gallery;
@@ -13,6 +14,7 @@ pub mod rows;
 mod scoring;
 mod tables;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use config::{Config, SHIPPED};
@@ -26,7 +28,7 @@ use crate::folder::{make, read_own, write_whole};
 use crate::score::Labels;
 use crate::study::tables::STUDY_FILE;
 use crate::tensor::WithGradients;
-use crate::weights::Registry;
+use crate::weights::{Registry, sha256};
 use config::{Named, Setup, WithoutX0};
 use error::Result;
 use groups::Group;
@@ -63,11 +65,22 @@ pub struct Study<'a> {
     config: &'a Config,
     out: &'a Path,
     originals: Vec<Vec<groups::Original>>,
+    /// Checksums of the weights, by the names that the configuration has for their cards.
+    weights: BTreeMap<String, String>,
+    device: &'a WithGradients,
 }
 
 impl<'a> Study<'a> {
-    /// Prepares the folder. One that holds another study is refused, and so is one that holds files, unless `resume`.
-    pub fn open(config: &'a Config, out: &'a Path, resume: bool) -> Result<Self> {
+    /// Prepares the folder, once everything that can be wrong with the configuration is looked at. One that holds another
+    /// study is refused, and so is one that holds files, unless `resume`.
+    pub fn open(
+        config: &'a Config,
+        registry: &Registry,
+        device: &'a WithGradients,
+        out: &'a Path,
+        resume: bool,
+    ) -> Result<Self> {
+        check::check(config, registry)?;
         let filled = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
         if filled && !(resume && out.join(IDENTITY).exists()) {
             return Err(StudyError::Filled { path: out.into() });
@@ -91,10 +104,17 @@ impl<'a> Study<'a> {
             }
         }
         let originals = groups::originals(config, &out.join("originals"))?;
+        let mut weights = BTreeMap::new();
+        for name in check::networks(config) {
+            let card = config.card(registry, name)?;
+            weights.insert(name.to_owned(), registry.load(&card)?.sha256);
+        }
         Ok(Self {
             config,
             out,
             originals,
+            weights,
+            device,
         })
     }
 
@@ -102,11 +122,9 @@ impl<'a> Study<'a> {
     pub fn run(
         &self,
         registry: &Registry,
-        device: &WithGradients,
         (part, parts): (usize, usize),
         listener: &mut dyn Listener,
     ) -> Result<Outcome> {
-        self.check_networks(registry)?;
         let groups = groups::groups(self.config, &self.originals);
         let runs = self.runs();
         for (number, &(classifier, setup)) in runs.iter().enumerate() {
@@ -123,7 +141,7 @@ impl<'a> Study<'a> {
             let name = format!("{} with {}", classifier.name, setup.name());
             listener.run(&name, number + 1, runs.len());
             let finished = self
-                .generate(registry, device, classifier, setup, &open, listener)
+                .generate(registry, classifier, setup, &open, listener)
                 .map_err(|source| StudyError::Generate {
                     run: name,
                     source: Box::new(source),
@@ -131,7 +149,7 @@ impl<'a> Study<'a> {
             let rows = scoring::rows(
                 self.config,
                 registry,
-                device,
+                self.device,
                 classifier,
                 setup,
                 &finished,
@@ -142,18 +160,6 @@ impl<'a> Study<'a> {
             }
         }
         self.collect(&groups)
-    }
-
-    /// What is missing is said before hours of work.
-    fn check_networks(&self, registry: &Registry) -> Result<()> {
-        let judges = scoring::judges(self.config).map(|n| &n.card);
-        for name in judges.chain([&self.config.denoiser, &self.config.robust]) {
-            let card = registry.card(name)?;
-            if registry.find(&card)?.is_none() && card.hub.is_none() {
-                registry.get(&card)?;
-            }
-        }
-        Ok(())
     }
 
     /// Classifiers × setups.
@@ -176,8 +182,36 @@ impl<'a> Study<'a> {
     }
 
     fn row(&self, classifier: &Named, setup: Setup, group: &Group<'_>) -> Result<Option<Row>> {
-        let expected = Row::new(&classifier.name, setup, group);
+        let made_from = self.made_from(classifier, setup, group);
+        let expected = Row::new(&classifier.name, setup, group, made_from);
         Row::read(&self.row_path(classifier, setup, group), &expected)
+    }
+
+    /// A checksum of what the row of a group depends on.
+    fn made_from(&self, classifier: &Named, setup: Setup, group: &Group<'_>) -> String {
+        let config = self.config;
+        let robust = setup.cone_projection.then_some(&config.robust);
+        let weights = |name: &String| self.weights.get(name);
+        let judges: Vec<_> = scoring::judges(config)
+            .map(|n| (&n.name, weights(&n.card)))
+            .collect();
+        let originals: Vec<_> = { group.originals.iter() }
+            .map(|o| (&o.name, &o.sha256))
+            .collect();
+        let all = serde_json::json!({
+            "generation": config.generation,
+            "setup": setup,
+            "denoiser": weights(&config.denoiser),
+            "classifier": weights(&classifier.card),
+            "robust": robust.map(weights),
+            "judges": judges,
+            "labels": [group.source.label(), group.target.label()],
+            "scores": config.scores,
+            "originals": originals,
+            "arithmetic": self.device.arithmetic(),
+            "version": env!("CARGO_PKG_VERSION"),
+        });
+        sha256(all.to_string().as_bytes())
     }
 
     fn plan(&self, setup: Setup) -> std::result::Result<Plan, String> {
@@ -210,7 +244,6 @@ impl<'a> Study<'a> {
     fn generate<'g>(
         &self,
         registry: &Registry,
-        device: &WithGradients,
         classifier: &Named,
         setup: Setup,
         groups: &[Group<'g>],
@@ -221,14 +254,17 @@ impl<'a> Study<'a> {
             what,
         };
         let plan = self.plan(setup).map_err(wrong)?;
-        let robust = setup.cone_projection.then_some(self.config.robust.as_str());
+        let [unet, explained, robust] =
+            [&self.config.denoiser, &classifier.card, &self.config.robust]
+                .map(|name| self.config.card_name(name));
         let cards = Cards {
-            unet: &self.config.denoiser,
-            classifier: &classifier.card,
-            robust,
+            unet: &unet,
+            classifier: &explained,
+            robust: setup.cone_projection.then_some(&robust),
             perceptual: plan.method.perceptual(),
+            checkpointing: self.config.generation.checkpointing,
         };
-        let networks = Networks::open(registry, &cards, device)?;
+        let networks = Networks::open(registry, &cards, self.device)?;
         let labels = Labels::new(networks.labels.clone());
         let out = self.images(classifier, setup);
         let mut tasks = Vec::new();
@@ -236,13 +272,9 @@ impl<'a> Study<'a> {
             let target = labels.resolve(&group.target.label(), None).map_err(wrong)?;
             labels.resolve(&group.source.label(), None).map_err(wrong)?;
             for original in group.originals {
-                let (_, stem) = original
-                    .name
-                    .rsplit_once('/')
-                    .unwrap_or(("", &original.name));
                 tasks.push(Task {
                     original: original.path.clone(),
-                    name: format!("{}/{stem}", group.folder()),
+                    name: group.result(original),
                     noise: original.name.clone(),
                     target,
                     index: tasks.len(),
@@ -254,18 +286,24 @@ impl<'a> Study<'a> {
             made: Vec::new(),
         };
         diffusion::run(&plan, &networks, &tasks, &out, &mut watch)?;
-        let mut made = watch.made;
+        let mut made: BTreeMap<PathBuf, Made> = { watch.made.into_iter() }
+            .map(|made| (made.at.image.clone(), made))
+            .collect();
         let mut finished = Vec::new();
         for group in groups {
-            let folder = out.join(group.folder());
-            let (mut own, rest): (Vec<Made>, Vec<Made>) = made
-                .into_iter()
-                .partition(|m| m.at.image.starts_with(&folder));
-            made = rest;
-            own.sort_by(|a, b| a.record.original.cmp(&b.record.original));
+            let mut own = Vec::new();
+            for original in group.originals {
+                let place = Place::new(&out, &group.result(original), 0, 1);
+                own.push(made.remove(&place.image).ok_or_else(|| {
+                    let path = place.image.clone();
+                    let what = "it was not made".into();
+                    diffusion::GenerateError::File { path, what }
+                })?);
+            }
             finished.push(Finished {
                 group: *group,
                 made: own,
+                made_from: self.made_from(classifier, setup, group),
             });
         }
         Ok(finished)
@@ -305,16 +343,9 @@ impl<'a> Study<'a> {
             groups,
             |classifier, setup, group| self.row(classifier, setup, group),
             |classifier, setup, group| {
-                let name = group.originals.first().map_or("", |o| &o.name);
-                let (_, stem) = name.rsplit_once('/').unwrap_or(("", name));
-                let task = Task {
-                    original: PathBuf::new(),
-                    name: format!("{}/{stem}", group.folder()),
-                    noise: String::new(),
-                    target: 0,
-                    index: 0,
-                };
-                Place::new(&self.images(classifier, setup), &task, 0, 1).image
+                let images = self.images(classifier, setup);
+                let first = group.originals.first().map(|o| group.result(o));
+                Place::new(&images, &first.unwrap_or_default(), 0, 1).image
             },
         )?;
         let path = self.out.join(GALLERY);

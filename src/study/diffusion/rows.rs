@@ -66,6 +66,8 @@ pub fn columns(oracles: &[String]) -> Vec<(String, String)> {
 pub struct Row {
     /// Values of [`GROUP`].
     pub group: Vec<String>,
+    /// A checksum of everything that the values depend on: settings, originals, networks, arithmetic, version.
+    pub made_from: String,
     /// By column.
     pub values: BTreeMap<String, f64>,
     /// What is to be said of each counterfactual, by the name of its original.
@@ -73,7 +75,8 @@ pub struct Row {
 }
 
 impl Row {
-    pub fn new(classifier: &str, setup: Setup, group: &Group<'_>) -> Self {
+    /// One that has no values yet.
+    pub fn new(classifier: &str, setup: Setup, group: &Group<'_>, made_from: String) -> Self {
         let Setup {
             cone_projection,
             xzero_prediction,
@@ -89,25 +92,31 @@ impl Row {
                 group.target.class.to_string(),
                 group.target.name.clone(),
             ],
+            made_from,
             values: BTreeMap::new(),
             verdicts: BTreeMap::new(),
         }
     }
 
-    /// The row of an earlier run; one of another group is an error.
+    /// The row of an earlier run; one of another group, or made from something else, is an error.
     pub fn read(path: &Path, expected: &Row) -> Result<Option<Row>> {
         let Ok(text) = std::fs::read(path) else {
             return Ok(None);
         };
         let row: Row = serde_json::from_slice(&text)
             .map_err(|e| StudyError::file(path, format!("not a row of foil study: {e}")))?;
-        match row.group == expected.group {
-            true => Ok(Some(row)),
-            false => Err(StudyError::file(
-                path,
-                "the row of another group: name another --out",
-            )),
+        if row.group != expected.group {
+            let what = "the row of another group: name another --out";
+            return Err(StudyError::file(path, what));
         }
+        if row.made_from != expected.made_from {
+            return Err(StudyError::file(
+                path,
+                "it was made from other originals or networks, on another kind of device, or by another version of foil: \
+                 bring those back, or name another --out",
+            ));
+        }
+        Ok(Some(row))
     }
 
     pub fn write(&self, path: &Path) -> Result<()> {

@@ -16,6 +16,8 @@ use crate::weights::Registry;
 pub struct Finished<'a> {
     pub group: Group<'a>,
     pub made: Vec<Made>,
+    /// What it is made from: see [`Row`].
+    pub made_from: String,
 }
 
 /// The networks that judge: classifiers, and oracles that are none.
@@ -35,7 +37,7 @@ pub fn rows(
 ) -> Result<Vec<Row>> {
     let run = format!("{} with {}", classifier.name, setup.name());
     let open = |named: &Named| -> Result<NamedJudge> {
-        let card = registry.card(&named.card)?;
+        let card = config.card(registry, &named.card)?;
         let loaded = registry.load(&card)?;
         Ok(NamedJudge {
             name: named.name.clone(),
@@ -55,7 +57,7 @@ pub fn rows(
         pairing,
         classifier: Some(open(classifier)?),
         oracles: judges(config).map(open).collect::<Result<_>>()?,
-        labels: Labels::new(registry.card(&classifier.card)?.labels),
+        labels: Labels::new(config.card(registry, &classifier.card)?.labels),
         source: None,
         target: None,
         reference: None,
@@ -66,7 +68,6 @@ pub fn rows(
             explicit: true,
         },
         protocol: config.scores.protocol(),
-        reject_invalid: config.scores.reject_invalid,
         seed: config.generation.seed,
         bootstrap: 0,
         ..Settings::default()
@@ -91,7 +92,7 @@ pub fn rows(
     let names: Vec<String> = judges(config).map(|n| n.name.clone()).collect();
     let mut rows = Vec::new();
     for one in finished {
-        let mut row = Row::new(&classifier.name, setup, &one.group);
+        let mut row = Row::new(&classifier.name, setup, &one.group, one.made_from.clone());
         let name = one.group.folder();
         let scored = outcome.scores.groups.iter().find(|g| g.name == name);
         for (column, score) in columns(&names) {

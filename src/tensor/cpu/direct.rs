@@ -172,7 +172,7 @@ impl Walk {
                     _ => line.fill(0.0),
                 }
             }
-            debug_assert_eq!(kh * run, self.taps);
+            assert_eq!(kh * run, self.taps);
         }
         windows
     }
