@@ -167,6 +167,10 @@ extern "C" __global__ __launch_bounds__(256) void choose(Params p, const float *
         seen = 0u;
         doubt = 0u;
     }
+    // Ranks of sums that are no numbers may leave a place free.
+    for (u32 i = lane; i < p.n; i += 256u) {
+        order[i] = i;
+    }
     __syncthreads();
     for (u32 i = lane; i < p.n; i += 256u) {
         const float2 own = l1[sample * p.n + i];

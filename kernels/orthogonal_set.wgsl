@@ -185,6 +185,10 @@ fn choose(
         atomicStore(&seen, 0u);
         atomicStore(&doubt, 0u);
     }
+    // Ranks of sums that are no numbers may leave a place free.
+    for (var i = lane; i < p.n; i += 256u) {
+        order[i] = i;
+    }
     workgroupBarrier();
     for (var i = lane; i < p.n; i += 256u) {
         let own = l1[sample * p.n + i];

@@ -265,6 +265,15 @@ fn decides(gpu: &Gpu) {
     };
     let chosen = gpu.choose(&z[..d], &pair, &rules).expect("a set");
     assert!(chosen[0].is_none());
+    // Differences beyond the range of numbers have no order.
+    let huge = [5.0, -3e38, 0.0, 3e38, 3.0, -3e38];
+    let rules = Selection {
+        n: 3,
+        d: 2,
+        ..rules
+    };
+    let chosen = gpu.choose(&[0.0, -3e38], &huge, &rules).expect("a set");
+    assert!(chosen[0].is_none());
 }
 
 #[test]
@@ -311,4 +320,7 @@ metrics!(cpu, Some(&foil::tensor::cpu::Cpu));
 metrics!(wgpu, crate::gpu::any_adapter());
 metrics!(wgpu_f16, crate::half::adapter());
 metrics!(shim, crate::shim::device(0));
+// A barrier that is missing shows where threads run in another order.
+metrics!(shim_backwards, crate::shim::device(1));
+metrics!(shim_mixed, crate::shim::device(2));
 metrics!(nvidia, crate::cuda::device());

@@ -186,6 +186,54 @@ fn given_noise_takes_the_place_of_the_seeds() {
     let few = noise("few.safetensors", &[2, 3, 32, 32]);
     let few = generate(at, "few", &[&ODD[..], &["--noise", &few]].concat());
     fails(&few, 1, &["few.safetensors", "at least 3 draws"]);
+    // Samples of one image with the same noise would be the same.
+    let twice = [&ODD[..], &["--samples", "2", "--noise", &one]].concat();
+    let twice = generate(at, "twice", &twice);
+    fails(&twice, 1, &["one.safetensors", "6 images"]);
+    // The noise is that of all originals, whichever of them have a target.
+    let table = at.join("targets.csv");
+    std::fs::write(&table, "file,target\n000001.png,odd\n").unwrap();
+    let some = ["--targets", table.to_str().unwrap(), "--noise", &all];
+    assert!(generate(at, "some", &some).status.success());
+    let image = |out: &str| std::fs::read(at.join(out).join("000001.png")).unwrap();
+    assert_eq!(image("some"), image("all"));
+}
+
+#[test]
+fn an_image_that_is_damaged_is_not_taken_for_made() {
+    let folder = letters();
+    let at = folder.path();
+    assert!(generate(at, "out", &ODD).status.success());
+    let whole = made(at, "out");
+    let image = at.join("out/000001.png");
+    let bytes = std::fs::read(&image).unwrap();
+    std::fs::write(&image, &bytes[..50]).unwrap();
+    let again = [&ODD[..], &["--resume"]].concat();
+    fails(&generate(at, "out", &again), 1, &["000001.png", "damaged"]);
+    std::fs::remove_file(&image).unwrap();
+    assert!(generate(at, "out", &again).status.success());
+    assert_eq!(made(at, "out"), whole);
+}
+
+#[test]
+fn numbers_that_are_none_cost_no_other_image() {
+    let folder = letters();
+    let at = folder.path();
+    // Noise without end for the second image only.
+    let mut dict = foil::tensor::StateDict::new();
+    let each = 3 * 32 * 32;
+    let data = (0..9 * each).map(|i| if i / each % 3 == 1 { 3e38 } else { 0.1 });
+    let data: Vec<f32> = data.collect();
+    let shape = vec![3, 3, 3, 32, 32];
+    dict.insert("noise", foil::tensor::Array { shape, data });
+    let path = at.join("huge.safetensors");
+    foil::weights::formats::write_safetensors(&dict, &path, &Default::default()).unwrap();
+    let more = [&ODD[..], &["--noise", path.to_str().unwrap()]].concat();
+    let output = generate(at, "out", &more);
+    fails(&output, 1, &["000001.png", "1 of 3 images", "--scale"]);
+    let names: Vec<String> = made(at, "out").into_iter().map(|f| f.0).collect();
+    let expected = ["000000.json", "000000.png", "000002.json", "000002.png"];
+    assert_eq!(names, expected);
 }
 
 #[test]
@@ -341,6 +389,23 @@ fn bad_input_is_explained() {
             ],
             2,
             &["--cone"],
+        ),
+        (
+            &[
+                "--target",
+                "odd",
+                "--robust",
+                "glyph_robust",
+                "--cone",
+                "off",
+            ],
+            2,
+            &["--robust", "never asked"],
+        ),
+        (
+            &["--target", "odd", "--cone-rule", "published"],
+            2,
+            &["--cone-rule", "--robust"],
         ),
         (&["--target", "odd", "--shard", "4/3"], 2, &["I/N"]),
         (&["--target", "odd", "--skip", "4"], 2, &["none is left"]),

@@ -176,6 +176,80 @@ fn parts_and_an_interruption_give_the_bytes_of_one_run() {
     fails(&mixed, 1, &["study.json", "another study"]);
 }
 
+/// Originals of the user's own, whose names sort differently with and without their extensions.
+#[test]
+fn originals_of_a_folder_are_compared_with_their_own_counterfactuals() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let drawn = foil(at)
+        .args(["glyphs", "render", "--quiet", "--n", "4", "--seed", "5"])
+        .args(["--pixel-noise", "0", "--scale", "0.8", "--out"])
+        .arg(at.join("drawn"))
+        .output()
+        .unwrap();
+    assert!(drawn.status.success());
+    let originals = at.join("mine/i");
+    std::fs::create_dir_all(&originals).unwrap();
+    let names = ["img", "img (1)"];
+    for (k, name) in names.iter().enumerate() {
+        let from = at.join(format!("drawn/images/00000{k}.png"));
+        std::fs::copy(from, originals.join(format!("{name}.png"))).unwrap();
+    }
+    let (first, _) = TINY.split_once("[[source]]").unwrap();
+    let glyphs = first.lines().find(|l| l.starts_with("glyphs =")).unwrap();
+    let text = first
+        .replace(glyphs, "folder = \"mine\"")
+        .replace(", [\"l\", \"even\"]", "");
+    let source = "[[source]]\nclass = 108\nname = \"i\"\nlabel = \"even\"\n";
+    std::fs::write(at.join("mine.toml"), text + source).unwrap();
+    let run = |more: &[&str]| {
+        foil(at)
+            .args(["study", "diffusion", "--quiet", "--config"])
+            .arg(at.join("mine.toml"))
+            .arg("--out")
+            .arg(at.join("out"))
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    said(&run(&[]));
+    let mut reader = csv::Reader::from_path(at.join("out/raw.csv")).unwrap();
+    let header = reader.headers().unwrap().clone();
+    let column = header.iter().position(|h| h == "lp_norm_1").unwrap();
+    let row = reader.records().next().unwrap().unwrap();
+    let found: f64 = row[column].parse().unwrap();
+    let pixels = |path: &Path| image::open(path).unwrap().into_rgb8().into_raw();
+    let distance = |name: &&str| -> f64 {
+        let a = pixels(&originals.join(format!("{name}.png")));
+        let made = format!("out/images/plain/cone_x0/i_to_odd/{name}.png");
+        let b = pixels(&at.join(made));
+        let differences = a.iter().zip(&b).map(|(a, b)| f64::from(a.abs_diff(*b)));
+        // Of values from −1 to 1.
+        differences.sum::<f64>() / 127.5
+    };
+    let expected = names.iter().map(distance).sum::<f64>() / 2.0;
+    assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
+
+    // Rows belong to the originals they were made from.
+    std::fs::copy(
+        at.join("drawn/images/000002.png"),
+        originals.join("img.png"),
+    )
+    .unwrap();
+    fails(&run(&["--resume"]), 1, &["other originals"]);
+    // Two of one name.
+    std::fs::rename(originals.join("img (1).png"), originals.join("img.jpg")).unwrap();
+    let out = ["--out", "elsewhere"];
+    let twice = foil(at)
+        .args(["study", "diffusion", "--quiet", "--config"])
+        .arg(at.join("mine.toml"))
+        .args(out)
+        .current_dir(at)
+        .output()
+        .unwrap();
+    fails(&twice, 1, &["img.png", "called the same"]);
+}
+
 #[test]
 fn an_untrained_network_is_never_moved() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,6 +283,10 @@ fn bad_configurations_are_explained() {
         ("robust =", "rubost =", 2, &["bad.toml", "rubost"][..]),
         ("[[\"i\", \"odd\"]", "[[\"j\", \"odd\"]", 2, &["ideal pair"]),
         ("glyph_resnet18", "glyph_resnet19", 2, &["glyph_resnet18"]),
+        ("skip = 2", "skip = 2\ndistance = \"l0\"", 2, &["distance"]),
+        ("skip = 2", "skip = 4", 2, &["none is left"]),
+        ("label = \"odd\"", "label = \"add\"", 2, &["add"]),
+        ("\"glyph_ddpm\"", "\"glyph_cnn\"", 2, &["not a denoiser"]),
         (
             "name = \"judge\"",
             "name = \"plain\"",
@@ -219,7 +297,7 @@ fn bad_configurations_are_explained() {
         let wrong = TINY.replace(from, to);
         assert_ne!(wrong, TINY);
         fails(&run(&wrong), code, words);
-        let _ = std::fs::remove_dir_all(at.join("out"));
+        assert!(!at.join("out").exists(), "{to}: nothing is begun");
     }
     let none = foil(at)
         .args(["study", "diffusion", "--config", "none.toml"])

@@ -3,7 +3,9 @@
 use foil::diffusion::{
     Betas, Cone, ConeRule, Distance, Guidance, Guider, Schedule, Seeded, Strength, X0, spaced,
 };
-use foil::explain::diffusion::{Cards, Networks};
+use foil::explain::diffusion::{
+    Batch, Cards, Made, Method, Networks, Plan, Progress, Task, Watch, run,
+};
 use foil::tensor::candle::Candle;
 use foil::tensor::composed::Composed;
 use foil::tensor::{Array, WithGradients};
@@ -16,6 +18,58 @@ fn close(what: &str, found: &Array, expected: &Array, tolerance: f32) {
     let worst = pairs.fold(0.0f32, |m, (f, e)| m.max((f - e).abs()));
     assert!(expected.data.iter().all(|v| v.is_finite()), "{what}");
     assert!(worst <= tolerance, "{what}: off by {worst:e}");
+}
+
+/// Parts of a batch run on rayon's threads, and the caller may be the only one of them.
+#[test]
+fn a_generation_runs_on_a_thread_of_a_pool() {
+    struct Silent;
+    impl Watch for Silent {
+        fn progress(&mut self, _: Progress) {}
+        fn made(&mut self, _: &Made) {}
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("grey.png");
+    image::RgbImage::from_pixel(32, 32, image::Rgb([90; 3]))
+        .save(&original)
+        .unwrap();
+    let registry = Registry::open().unwrap();
+    let cards = Cards {
+        unet: "glyph_ddpm",
+        classifier: "glyph_resnet18",
+        robust: None,
+        perceptual: None,
+        checkpointing: true,
+    };
+    let tasks = [0, 1, 2].map(|index| Task {
+        original: original.clone(),
+        name: format!("{index}"),
+        noise: format!("{index}"),
+        target: 1,
+        index,
+    });
+    let plan = Plan {
+        method: Method::Guided(Guidance::default()),
+        steps: "4".into(),
+        skip: 2,
+        samples: 1,
+        seed: 0,
+        noise: None,
+        reject: false,
+        batch: Batch::Images(3),
+    };
+    let images = [1, 3].map(|threads| {
+        let out = folder.path().join(threads.to_string());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().unwrap().install(|| {
+            let device = WithGradients::Engine(Candle);
+            let networks = Networks::open(&registry, &cards, &device).unwrap();
+            run(&plan, &networks, &tasks, &out, &mut Silent).unwrap();
+        });
+        ["0", "1", "2"].map(|name| std::fs::read(out.join(format!("{name}.png"))).unwrap())
+    });
+    assert_eq!(images[0], images[1]);
+    assert_ne!(images[0][0], images[0][1]);
 }
 
 #[test]
