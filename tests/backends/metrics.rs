@@ -319,8 +319,7 @@ macro_rules! metrics {
 metrics!(cpu, Some(&foil::tensor::cpu::Cpu));
 metrics!(wgpu, crate::gpu::any_adapter());
 metrics!(wgpu_f16, crate::half::adapter());
-metrics!(shim, crate::shim::device(0));
-// A barrier that is missing shows where threads run in another order.
-metrics!(shim_backwards, crate::shim::device(1));
+// A barrier that is missing shows where threads do not run in their order.
+metrics!(shim, crate::shim::device(1));
 metrics!(shim_mixed, crate::shim::device(2));
 metrics!(nvidia, crate::cuda::device());

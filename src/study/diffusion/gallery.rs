@@ -1,5 +1,5 @@
 //! A picture of the study: the first original of every group with its counterfactual and their difference, for every
-//! classifier in the base setup, then for the first classifier in the other setups. Nothing is picked by hand.
+//! classifier in the base setup, then for one classifier in the other setups. Nothing is picked by hand.
 
 use std::path::Path;
 
@@ -34,9 +34,11 @@ pub fn draw(
         return Ok(RgbImage::new(1, 1));
     };
     let named = config.classifiers.iter().map(|c| (c, base));
-    let ablated = { config.classifiers.first() }
+    // The robust classifier is its own projector: without the cone nothing changes.
+    let other = config.classifiers.iter().find(|c| c.card != config.robust);
+    let ablated = { other.or(config.classifiers.first()) }
         .into_iter()
-        .flat_map(|first| others.iter().map(move |&setup| (first, setup)));
+        .flat_map(|one| others.iter().map(move |&setup| (one, setup)));
     let mut parts: Vec<(String, Vec<Shown>)> = Vec::new();
     for (classifier, setup) in named.chain(ablated) {
         let mut shown = Vec::new();
