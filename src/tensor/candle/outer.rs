@@ -96,8 +96,8 @@ impl Tile<'_, '_> {
                 }
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let a = V::splat(*a.add(i));
-                    for (sum, b) in sums.iter_mut().zip(&strip) {
-                        *sum = sum.plus_product(a, *b);
+                    for (k, sum) in sums.iter_mut().enumerate() {
+                        *sum = sum.plus_product(a, strip[k]);
                     }
                 }
             }

@@ -151,7 +151,9 @@ pub struct Plain([f32; 4]);
 impl Plain {
     #[inline(always)]
     fn with(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        Plain(std::array::from_fn(|i| f(self.0[i], other.0[i])))
+        // Written out: builds without optimisation across units do not inline the loops of the standard library.
+        let ([a, b, c, d], [i, j, k, l]) = (self.0, other.0);
+        Plain([f(a, i), f(b, j), f(c, k), f(d, l)])
     }
 }
 
@@ -178,14 +180,18 @@ impl Lanes for Plain {
 
     #[inline(always)]
     fn plus_product(self, a: Self, b: Self) -> Self {
-        Plain(std::array::from_fn(|i| {
-            // ARM always has the fused instruction; elsewhere it would be a call.
-            if cfg!(target_arch = "aarch64") {
-                a.0[i].mul_add(b.0[i], self.0[i])
-            } else {
-                self.0[i] + a.0[i] * b.0[i]
-            }
-        }))
+        // ARM always has the fused instruction; elsewhere it would be a call.
+        if cfg!(target_arch = "aarch64") {
+            let ([a, b, c, d], [i, j, k, l], [p, q, r, s]) = (a.0, b.0, self.0);
+            Plain([
+                a.mul_add(i, p),
+                b.mul_add(j, q),
+                c.mul_add(k, r),
+                d.mul_add(l, s),
+            ])
+        } else {
+            self.plus(a.times(b))
+        }
     }
 
     #[inline(always)]
