@@ -25,7 +25,7 @@ const BLUR: f32 = 1.5;
 pub enum Kind {
     /// The character becomes one of the other parity; all else, down to the noise of the pixels, stays.
     TrueChange,
-    /// A guided diffusion, towards the other parity: see [`super::guided`].
+    /// A guided diffusion, towards the other parity.
     GuidedDiffusion,
     /// The least noise that makes the classifier change its mind (PGD in the L2 norm).
     AdversarialNoise,

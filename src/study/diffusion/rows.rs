@@ -64,7 +64,7 @@ pub fn columns(oracles: &[String]) -> Vec<(String, String)> {
 /// The results of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Values of [`GROUP`].
+    /// Which group it is: values of the first columns.
     pub group: Vec<String>,
     /// A checksum of everything that the values depend on: settings, originals, networks, arithmetic, version.
     pub made_from: String,
