@@ -1,10 +1,12 @@
 // Value by value. A thread per value, 256 per block over (x, y).
 //
 // add       y = a + b, with b repeated over pixels or images. Per value: 8 bytes read, 4 written, 1 flop.
-// activated y = activation(a). Per value: 4 bytes read, 4 written, up to 25 flops.
+// activated y = activation(a). Per value: 4 bytes read, 4 written; 1 flop (relu), 2 (relu6, leaky relu),
+//           25 (tanh), 27 (silu), 32 (gelu).
 // affine    y[c] = a[order[c]] * scale[c] + shift[c]. Per value: 4 bytes read, 4 written, 2 flops.
+// looked_up y = table[a] for pixels, whole numbers 0..255; what is none is cut to them. Per value: 4 bytes read, 4 written.
 //
-// Arguments: params, a, b (affine: table, for each channel its source, scale and shift, as bits), y.
+// Arguments: params, a, b (affine: table, for each channel its source, scale and shift, as bits; looked_up: table), y.
 
 #include "activation.cuh"
 #include "launch.cuh"
@@ -55,4 +57,12 @@ extern "C" __global__ __launch_bounds__(256) void affine(Params p, const Value *
     const u32 source = __float_as_uint(table[channel]);
     const float value = f32(a[p.a_at + pixel * p.c + source]);
     y[p.y_at + index] = stored(value * table[p.out_c + channel] + table[2u * p.out_c + channel]);
+}
+
+extern "C" __global__ __launch_bounds__(256) void looked_up(Params p, const Value *a, const float *table, Value *y) {
+    const u32 index = value_index();
+    if (index < p.count) {
+        const float value = f32(a[p.a_at + index]);
+        y[p.y_at + index] = stored(table[value > 255.0f ? 255u : value > 0.0f ? (u32)(value) : 0u]);
+    }
 }

@@ -1,10 +1,12 @@
 // Value by value. An invocation per value, 256 per workgroup over (x, y).
 //
 // add       y = a + b, with b repeated over pixels or images. Per value: 8 bytes read, 4 written, 1 flop.
-// activated y = activation(a). Per value: 4 bytes read, 4 written, up to 25 flops.
+// activated y = activation(a). Per value: 4 bytes read, 4 written; 1 flop (relu), 2 (relu6, leaky relu),
+//           25 (tanh), 27 (silu), 32 (gelu).
 // affine    y[c] = a[order[c]] * scale[c] + shift[c]. Per value: 4 bytes read, 4 written, 2 flops.
+// looked_up y = table[a] for pixels, whole numbers 0..255; what is none is cut to them. Per value: 4 bytes read, 4 written.
 //
-// Arguments: params, a, b (affine: table, for each channel its source, scale and shift, as bits), y.
+// Arguments: params, a, b (affine: table, for each channel its source, scale and shift, as bits; looked_up: table), y.
 
 struct Params {
     a_at: u32,
@@ -76,4 +78,16 @@ fn affine(
     let source = bitcast<u32>(table[channel]);
     let value = f32(a[p.a_at + pixel * p.c + source]);
     y[p.y_at + index] = Value(value * table[p.out_c + channel] + table[2u * p.out_c + channel]);
+}
+
+@compute @workgroup_size(256)
+fn looked_up(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let index = invocation(group, groups, lane);
+    if (index < p.count) {
+        y[p.y_at + index] = Value(table[u32(clamp(f32(a[p.a_at + index]), 0.0, 255.0))]);
+    }
 }

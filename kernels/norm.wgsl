@@ -5,21 +5,26 @@
 // statistics  of each group of channels over all pixels of an image: for every channel the centre, the scale and the
 //             shift with which (x - centre) * scale + shift is the norm, its modulation included. A workgroup of 256
 //             per image and group over (x, y). Per value: 8 bytes read, 5 flops.
+// gather      the sums of `statistics` for an image that a launch cannot see whole: some of its pixels, each invocation its own
+//             values in the order in which `statistics` has them. Kept are for each group 256 sums, 256 sums of squares
+//             (stage 1, when the others are complete) and the first value. A workgroup of 256 per group over (x, y).
+// conclude    what `statistics` finds, of these. A workgroup of 256 per group over (x, y).
 // normalise   y = activation((x - centre) * scale + shift), an invocation per value, 256 per workgroup over (x, y).
 // modulate    y = activation(x * scale + shift), scales and shifts of each image's own. Per value of both: 4 bytes read,
-//             4 written, 3 flops.
+//             4 written, 3 flops (modulate: 2), without the activation.
 //
 // Sums are taken in two passes, from the first value of their pixel or group: a large offset costs no digits. Their
 // order depends on the shape of one image only.
 // Arguments: params, x, weight, bias, modulation (scales, then shifts), y. What `statistics` finds (for each image
-// centres, scales, shifts, channel by channel) are the maps that `normalise` has in the place of a modulation.
+// centres, scales, shifts, channel by channel) are the maps that `normalise` has in the place of a modulation. `gather`
+// keeps its sums in y, `conclude` has them as x.
 
 struct Params {
     x_at: u32,
     modulation_at: u32,
     y_at: u32,
     c: u32,
-    // Pixels: of this launch (layer), of an image (others).
+    // Pixels: of this launch (layer, gather), of an image (others).
     pixels: u32,
     // Images and groups (statistics), values (normalise, modulate).
     count: u32,
@@ -27,19 +32,26 @@ struct Params {
     has_modulation: u32,
     activation: u32,
     epsilon: f32,
-    // Values of an image in this launch, and the image its maps begin with.
+    // Values of an image in this launch, and the image its maps begin with; gather: pixels of an image.
     image: u32,
     first_image: u32,
+    // gather: the first pixel of this launch, and what is summed: values, then squares.
+    first_pixel: u32,
+    stage: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> x: array<Value>;
+@group(0) @binding(1) var<storage, read> sums: array<f32>;
 @group(0) @binding(2) var<storage, read> weight: array<f32>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
 @group(0) @binding(4) var<storage, read> modulation: array<Value>;
 @group(0) @binding(4) var<storage, read> maps: array<f32>;
 @group(0) @binding(5) var<storage, read_write> y: array<Value>;
 @group(0) @binding(5) var<storage, read_write> found: array<f32>;
+
+// What `gather` keeps of a group.
+const KEPT: u32 = 513u;
 
 var<workgroup> partial: array<f32, 256>;
 
@@ -89,6 +101,32 @@ fn layer(
     }
 }
 
+// Centres, scales and shifts of the channels of a group, of its first value and the mean and variance of what lies above it.
+fn write_maps(n: u32, channel: u32, width: u32, of_group: vec3<f32>, lane: u32) {
+    let origin = of_group.x;
+    let mean = of_group.y;
+    let variance = of_group.z;
+    let inverse = 1.0 / sqrt(variance + p.epsilon);
+    // The mean as one number, and what its rounding took away.
+    let centre = origin + mean;
+    let rest = (origin - centre) + mean;
+    for (var i = lane; i < width; i += 256u) {
+        let o = channel + i;
+        var scale = inverse * weight[o];
+        var shift = bias[o] - rest * scale;
+        if (p.has_modulation != 0u) {
+            let m = p.modulation_at + n * 2u * p.c + o;
+            let more = 1.0 + f32(modulation[m]);
+            scale *= more;
+            shift = shift * more + f32(modulation[m + p.c]);
+        }
+        let to = p.y_at + n * 3u * p.c + o;
+        found[to] = centre;
+        found[to + p.c] = scale;
+        found[to + 2u * p.c] = shift;
+    }
+}
+
 @compute @workgroup_size(256)
 fn statistics(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -116,25 +154,74 @@ fn statistics(
         sum += v * v;
     }
     let variance = shared_sum(sum, lane, 256u) / f32(values);
-    let inverse = 1.0 / sqrt(variance + p.epsilon);
-    // The mean as one number, and what its rounding took away.
-    let centre = origin + mean;
-    let rest = (origin - centre) + mean;
-    for (var i = lane; i < width; i += 256u) {
-        let o = channel + i;
-        var scale = inverse * weight[o];
-        var shift = bias[o] - rest * scale;
-        if (p.has_modulation != 0u) {
-            let m = p.modulation_at + n * 2u * p.c + o;
-            let more = 1.0 + f32(modulation[m]);
-            scale *= more;
-            shift = shift * more + f32(modulation[m + p.c]);
-        }
-        let to = p.y_at + n * 3u * p.c + o;
-        found[to] = centre;
-        found[to + p.c] = scale;
-        found[to + 2u * p.c] = shift;
+    write_maps(n, channel, width, vec3<f32>(origin, mean, variance), lane);
+}
+
+@compute @workgroup_size(256)
+fn gather(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let index = group.y * groups.x + group.x;
+    if (index >= p.count) {
+        return;
     }
+    let width = p.c / p.groups;
+    let begin = p.x_at + index * width;
+    let kept = p.y_at + index * KEPT;
+    // Values of the group that come before those of this launch, and before the last of it.
+    let first = p.first_pixel * width;
+    let end = first + p.pixels * width;
+    // The first of its values at or after `first`.
+    let start = first + (lane + 256u - first % 256u) % 256u;
+    var origin = 0.0;
+    if (p.first_pixel == 0u) {
+        origin = f32(x[begin]);
+    } else {
+        origin = found[kept + 512u];
+    }
+    var sum = 0.0;
+    if (p.first_pixel != 0u) {
+        sum = found[kept + p.stage * 256u + lane];
+    }
+    if (p.stage == 0u) {
+        for (var i = start; i < end; i += 256u) {
+            let at = i - first;
+            sum += f32(x[begin + at / width * p.c + at % width]) - origin;
+        }
+        if (lane == 0u && p.first_pixel == 0u) {
+            found[kept + 512u] = origin;
+        }
+    } else {
+        let mean = shared_sum(found[kept + lane], lane, 256u) / f32(p.image * width);
+        for (var i = start; i < end; i += 256u) {
+            let at = i - first;
+            let v = (f32(x[begin + at / width * p.c + at % width]) - origin) - mean;
+            sum += v * v;
+        }
+    }
+    found[kept + p.stage * 256u + lane] = sum;
+}
+
+@compute @workgroup_size(256)
+fn conclude(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let index = group.y * groups.x + group.x;
+    if (index >= p.count) {
+        return;
+    }
+    let n = index / p.groups;
+    let width = p.c / p.groups;
+    let values = p.pixels * width;
+    let kept = p.x_at + index * KEPT;
+    let mean = shared_sum(sums[kept + lane], lane, 256u) / f32(values);
+    let variance = shared_sum(sums[kept + 256u + lane], lane, 256u) / f32(values);
+    let channel = (index - n * p.groups) * width;
+    write_maps(n, channel, width, vec3<f32>(sums[kept + 512u], mean, variance), lane);
 }
 
 @compute @workgroup_size(256)

@@ -4,7 +4,7 @@
 // mean      y = sum over the window / number of its pixels, with or without the padding.
 // cell      y = mean over the pixels of a cell of a grid, `[i*size/cells, ceil((i+1)*size/cells))`, summed in two f32.
 //
-// Per output: one flop (cell: twelve) and 4 bytes read for each pixel of the window.
+// Per output: one flop (cell: ten) and 4 bytes read for each pixel of the window.
 // Arguments: params, x, y.
 
 struct Params {

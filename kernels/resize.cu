@@ -1,15 +1,19 @@
-// The three bilinear resizes of FID code, in the arithmetic of their originals. A thread per output value, 256 per
-// block over (x, y).
+// The three bilinear resizes of FID code and the resize of Pillow, in the arithmetic of their originals. A thread per
+// output value, 256 per block over (x, y).
 //
 // tf1         two lerps a + (b - a) t, columns first. Per value: 16 bytes read, 9 flops.
 // half_pixel  a sum over the four neighbours. Per value: 16 bytes read, 11 flops.
 // columns,    a triangle filter, columns first: sum over j of weight[j] * x[first + j]. Per value: 8 bytes read and
 // rows        2 flops for each tap.
+// pixel_columns, pixel_rows
+//             one pass of Pillow's resize of 8-bit images, any filter: (2^21 + sum over j of weight[j] * x[first + j])
+//             shifted right by 22 and clipped to 0..255, all in 32-bit integers; x and y are whole numbers. Per value: 8
+//             bytes read and 2 operations for each tap.
 //
 // Which neighbours an output coordinate has, and their weights, comes from the host: those of the CPU engine, bit by bit.
 // Arguments: params, x, ys, xs, y. Of each coordinate ys and xs hold (tf1, half_pixel) the lower and the higher
 // neighbour and their weights, or (columns: xs, rows: ys) the first tap, the number of taps and where their weights
-// begin, then all weights; floats as bits.
+// begin, then all weights; floats as bits, those of pixels as integers.
 
 #include "launch.cuh"
 #include "value.cuh"
@@ -123,4 +127,44 @@ extern "C" __global__ __launch_bounds__(256) void rows(Params p, const Value *x,
         sum = fmaf(f32(x[from + j * p.w * p.c]), __uint_as_float(ys[weights + j]), sum);
     }
     write(p, y, at, sum);
+}
+
+// A sum in fixed point as a pixel.
+__device__ inline void write_pixel(const Params &p, Value *y, Place at, u32 sum) {
+    const int value = (int)(sum) >> 22;
+    write(p, y, at, (float)(value < 0 ? 0 : value > 255 ? 255 : value));
+}
+
+extern "C" __global__ __launch_bounds__(256) void pixel_columns(Params p, const Value *x, const u32 *ys, const u32 *xs, Value *y) {
+    const u32 index = value_index();
+    if (index >= p.count) {
+        return;
+    }
+    const Place at = place(p, index);
+    const u32 first = xs[3u * at.column];
+    const u32 taps = xs[3u * at.column + 1u];
+    const u32 weights = xs[3u * at.column + 2u];
+    const u32 from = p.x_at + ((at.n * p.h + at.row) * p.w + first) * p.c + at.channel;
+    u32 sum = 2097152u;
+    for (u32 j = 0u; j < taps; j++) {
+        sum += (u32)(f32(x[from + j * p.c])) * xs[weights + j];
+    }
+    write_pixel(p, y, at, sum);
+}
+
+extern "C" __global__ __launch_bounds__(256) void pixel_rows(Params p, const Value *x, const u32 *ys, const u32 *xs, Value *y) {
+    const u32 index = value_index();
+    if (index >= p.count) {
+        return;
+    }
+    const Place at = place(p, index);
+    const u32 first = ys[3u * at.row];
+    const u32 taps = ys[3u * at.row + 1u];
+    const u32 weights = ys[3u * at.row + 2u];
+    const u32 from = p.x_at + ((at.n * p.h + first) * p.w + at.column) * p.c + at.channel;
+    u32 sum = 2097152u;
+    for (u32 j = 0u; j < taps; j++) {
+        sum += (u32)(f32(x[from + j * p.w * p.c])) * ys[weights + j];
+    }
+    write_pixel(p, y, at, sum);
 }

@@ -1,15 +1,19 @@
-// The three bilinear resizes of FID code, in the arithmetic of their originals. An invocation per output value, 256 per
-// workgroup over (x, y).
+// The three bilinear resizes of FID code and the resize of Pillow, in the arithmetic of their originals. An invocation per
+// output value, 256 per workgroup over (x, y).
 //
 // tf1         two lerps a + (b - a) t, columns first. Per value: 16 bytes read, 9 flops.
 // half_pixel  a sum over the four neighbours. Per value: 16 bytes read, 11 flops.
 // columns,    a triangle filter, columns first: sum over j of weight[j] * x[first + j]. Per value: 8 bytes read and
 // rows        2 flops for each tap.
+// pixel_columns, pixel_rows
+//             one pass of Pillow's resize of 8-bit images, any filter: (2^21 + sum over j of weight[j] * x[first + j])
+//             shifted right by 22 and clipped to 0..255, all in 32-bit integers; x and y are whole numbers. Per value: 8
+//             bytes read and 2 operations for each tap.
 //
 // Which neighbours an output coordinate has, and their weights, comes from the host: those of the CPU engine, bit by bit.
 // Arguments: params, x, ys, xs, y. Of each coordinate ys and xs hold (tf1, half_pixel) the lower and the higher
 // neighbour and their weights, or (columns: xs, rows: ys) the first tap, the number of taps and where their weights
-// begin, then all weights; floats as bits.
+// begin, then all weights; floats as bits, those of pixels as integers.
 
 struct Params {
     x_at: u32,
@@ -149,4 +153,53 @@ fn rows(
         sum = fused(f32(x[begin + j * p.w * p.c]), bitcast<f32>(ys[weights + j]), sum, p.zero);
     }
     write(at, sum);
+}
+
+// A sum in fixed point as a pixel.
+fn write_pixel(at: Place, sum: i32) {
+    write(at, f32(clamp(sum >> 22u, 0, 255)));
+}
+
+@compute @workgroup_size(256)
+fn pixel_columns(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let index = invocation(group, groups, lane);
+    if (index >= p.count) {
+        return;
+    }
+    let at = place(index);
+    let first = xs[3u * at.column];
+    let taps = xs[3u * at.column + 1u];
+    let weights = xs[3u * at.column + 2u];
+    let begin = p.x_at + ((at.n * p.h + at.row) * p.w + first) * p.c + at.channel;
+    var sum = 2097152;
+    for (var j = 0u; j < taps; j++) {
+        sum += i32(x[begin + j * p.c]) * bitcast<i32>(xs[weights + j]);
+    }
+    write_pixel(at, sum);
+}
+
+@compute @workgroup_size(256)
+fn pixel_rows(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let index = invocation(group, groups, lane);
+    if (index >= p.count) {
+        return;
+    }
+    let at = place(index);
+    let first = ys[3u * at.row];
+    let taps = ys[3u * at.row + 1u];
+    let weights = ys[3u * at.row + 2u];
+    let begin = p.x_at + ((at.n * p.h + first) * p.w + at.column) * p.c + at.channel;
+    var sum = 2097152;
+    for (var j = 0u; j < taps; j++) {
+        sum += i32(x[begin + j * p.w * p.c]) * bitcast<i32>(ys[weights + j]);
+    }
+    write_pixel(at, sum);
 }

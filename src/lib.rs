@@ -47,6 +47,7 @@ pub mod score;
 mod shell;
 pub mod stats;
 pub mod study;
-pub mod tensor;
 pub mod train;
 pub mod weights;
+
+pub use foil_tensor as tensor;

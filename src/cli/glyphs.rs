@@ -11,7 +11,7 @@ use super::progress::Bar;
 use super::{UsageError, print};
 use crate::glyphs::dataset::{self, Plan, Shares};
 use crate::glyphs::sheet::Sheet;
-use crate::glyphs::{Atlas, Drawing, Fonts, GlyphError, Model};
+use crate::glyphs::{Atlas, Drawing, Fonts, GlyphError, Labels, Model};
 
 /// Images of characters with known attributes.
 #[derive(Args)]
@@ -49,6 +49,13 @@ struct RenderArgs {
     /// 80,20,0.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Exact)]
     protocol: ProtocolArg,
+    /// The first of the 48 characters only. Default: by --protocol.
+    #[arg(long, value_name = "K")]
+    characters: Option<usize>,
+    /// What the label is: the parity of the character's number, the character, or a dot in the first column whose row
+    /// alone tells it.
+    #[arg(long, value_enum, default_value_t = LabelsArg::Parity)]
+    labels: LabelsArg,
     /// Number of typefaces tied to the label, half of them to each class: the benchmark has 6 and 10; 0 for none.
     #[arg(long, value_name = "K", default_value_t = Model::default().spurious)]
     spurious: usize,
@@ -115,6 +122,13 @@ enum ProtocolArg {
     Published,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum LabelsArg {
+    Parity,
+    Character,
+    Dot,
+}
+
 fn parse_shares(text: &str) -> Result<Shares, String> {
     let numbers: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
     match numbers.as_deref() {
@@ -161,6 +175,12 @@ impl RenderArgs {
                 pixel_noise: self.pixel_noise,
             },
             model: Model {
+                characters: self.characters.unwrap_or(base.characters),
+                labels: match self.labels {
+                    LabelsArg::Parity => Labels::Parity,
+                    LabelsArg::Character => Labels::Character,
+                    LabelsArg::Dot => Labels::Dot,
+                },
                 spurious: self.spurious,
                 correlation: self.correlation,
                 label_noise: self.label_noise,
@@ -169,7 +189,6 @@ impl RenderArgs {
                 scale_spread: self.scale_spread,
                 rotation_spread: self.rotation_spread,
                 translation: self.translation,
-                ..base
             },
             shares: self.split.unwrap_or(shares),
         }
@@ -192,16 +211,20 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
         return print(&format!("{}\n", serde_json::to_string_pretty(&summary)?));
     }
     let split = &summary["splits"];
+    let labels = summary["labels"].as_object().cloned().unwrap_or_default();
+    let names = labels.keys().cloned().collect::<Vec<_>>().join("/");
+    let counts: Vec<String> = labels.values().map(ToString::to_string).collect();
+    let counts = counts.join("/");
     print(&format!(
-        "{} images of {} typefaces in {}: {} for training, {} for validation, {} for test; labels 0/1: {}/{}\n",
+        "{} images of {} typefaces in {}: {} for training, {} for validation, {} for test; labels {}: {}\n",
         summary["images"],
         summary["fonts"],
         args.out.display(),
         split["train"],
         split["validation"],
         split["test"],
-        summary["labels"]["0"],
-        summary["labels"]["1"],
+        names,
+        counts,
     ))
 }
 

@@ -3,6 +3,7 @@
 mod conformance;
 mod demo;
 mod devices;
+mod fakemnist;
 mod generate;
 mod glyphs;
 mod metric;
@@ -48,6 +49,8 @@ enum Command {
     Metric(Box<metric::MetricArgs>),
     /// Render images of characters whose causes are all known.
     Glyphs(glyphs::GlyphsArgs),
+    /// Build FakeMNIST, whose label is a dot, from MNIST's files.
+    Fakemnist(fakemnist::FakeMnistArgs),
     /// Show on glyphs what the scores tell apart; needs nothing but this program.
     Demo(demo::DemoArgs),
     /// Print the tables of a study from its raw results or from result folders.
@@ -89,6 +92,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Generate(args) => generate::run(args).map(|()| true),
         Command::Metric(args) => metric::run(args).map(|()| true),
         Command::Glyphs(args) => glyphs::run(args).map(|()| true),
+        Command::Fakemnist(args) => fakemnist::run(args).map(|()| true),
         Command::Demo(args) => demo::run(args).map(|()| true),
         Command::Tables(args) => tables::run(args).map(|()| true),
         Command::Study(args) => study::run(args).map(|()| true),

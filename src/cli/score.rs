@@ -1,5 +1,7 @@
 //! `foil score`.
 
+mod samples;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -20,7 +22,7 @@ use crate::weights::{Registry, Role};
 /// Scores pairs of originals and counterfactuals.
 #[derive(Args)]
 pub struct ScoreArgs {
-    /// Folder of original images.
+    /// Folder of original images; or a file of arrays (.npy, .npz, IDX, .safetensors), FILE or FILE::NAME.
     #[arg(
         long,
         value_name = "DIR",
@@ -29,7 +31,8 @@ pub struct ScoreArgs {
         required_unless_present = "manifest"
     )]
     originals: Option<PathBuf>,
-    /// Folder of counterfactuals: same relative paths as the originals; a folder named like an original holds a set.
+    /// Folder of counterfactuals: same relative paths as the originals; a folder named like an original holds a set. Or a file
+    /// of arrays in the order of the originals; arrays orig_pred, q and cf_pred in it are predictions and targets.
     #[arg(
         long,
         value_name = "DIR",
@@ -61,9 +64,31 @@ pub struct ScoreArgs {
     labels: Option<PathBuf>,
 
     /// Comma-separated metrics or families: validity, lp, elastic_net, lpips, diversity, fid, kid,
-    /// inception_score, prdc, all. Default: all but the last three.
+    /// inception_score, prdc, all. Default: all but the last three. Of samples (arrays, or images of one size): en, tcv, im1, im2,
+    /// oracle, lvs, fid:embedding.
     #[arg(long, value_name = "LIST", value_parser = Selection::parse)]
     metrics: Option<Selection>,
+    /// Auto-encoders of all classes in one file: tensors ae_K.encoder.conv1.weight, …, ae_all.… (im1, im2).
+    #[arg(long, value_name = "FILE")]
+    autoencoders: Option<PathBuf>,
+    /// The auto-encoder of a class, or of `all` classes; may be given several times.
+    #[arg(long, value_name = "CLASS=CARD")]
+    autoencoder: Vec<String>,
+    /// A classifier of some label of the images, for its Label Variation Score; may be given several times.
+    #[arg(long, value_name = "NAME=CARD")]
+    label_model: Vec<String>,
+    /// Classes that the classifier predicted for the originals, in their order (arrays).
+    #[arg(long, value_name = "FILE")]
+    original_predictions: Option<String>,
+    /// Target classes of the counterfactuals (arrays); -1 where the method failed.
+    #[arg(long, value_name = "FILE")]
+    targets: Option<String>,
+    /// Classes that the classifier predicted for the counterfactuals (arrays); -1 where the method failed.
+    #[arg(long, value_name = "FILE")]
+    predictions: Option<String>,
+    /// Name of the method that made the counterfactuals, for tables (samples).
+    #[arg(long, value_name = "NAME")]
+    method: Option<String>,
     /// Backbone of LPIPS: alex, vgg or squeeze.
     #[arg(long, value_name = "NET", default_value = "alex")]
     lpips: LpipsNet,
@@ -165,7 +190,10 @@ impl ScoreArgs {
         Settings {
             selection: self.metrics.clone().unwrap_or(defaults.selection),
             lpips: self.lpips,
-            fid_features: self.fid_features,
+            fid_features: match &self.metrics {
+                Some(selection) if selection.embedding => FidFeatures::Embedding,
+                _ => self.fid_features,
+            },
             fid_resize: match self.fid_resize {
                 ResizeArg::Tf1 => Resize::Tf1,
                 ResizeArg::Halfpixel => Resize::HalfPixel,
@@ -306,6 +334,28 @@ fn same_classes(classifier: &Option<NamedJudge>, oracles: &[NamedJudge]) -> Resu
 
 /// Runs the command; false if a score that was asked for could not be computed.
 pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
+    if samples::asked(args) {
+        return samples::run(args);
+    }
+    for (given, option) in [
+        (args.autoencoders.is_some(), "--autoencoders"),
+        (!args.autoencoder.is_empty(), "--autoencoder"),
+        (!args.label_model.is_empty(), "--label-model"),
+        (
+            args.original_predictions.is_some(),
+            "--original-predictions",
+        ),
+        (args.targets.is_some(), "--targets"),
+        (args.predictions.is_some(), "--predictions"),
+        (args.method.is_some(), "--method"),
+    ] {
+        if given {
+            let why = format!(
+                "{option} is for runs over samples; add en, tcv, im1, im2, oracle or lvs to --metrics"
+            );
+            return Err(UsageError(why).into());
+        }
+    }
     let pairing = args.pairing()?;
     if args.dry_run {
         return print_pairs(&pairing).map(|()| true);
@@ -345,20 +395,15 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
             temporary.path().to_path_buf()
         }
     };
-    let folder = args.out.as_ref().map(|o| o.join("maps"));
-    let mut write_map = |index: usize, name: &str, map: &[f32], width: usize| {
-        let folder = folder.as_deref().unwrap_or(Path::new("maps"));
-        report::heat_map::write(&folder.join(map_name(index, name)), map, width)
-    };
+    let mut maps = MapFolder(match &args.out {
+        Some(out) => out.join("maps"),
+        None => PathBuf::from("maps"),
+    });
     let mut bar = Bar::new(args.quiet);
     let place = Place {
         journal: &journal,
         resume: args.resume,
-        maps: if args.maps {
-            Some(&mut write_map)
-        } else {
-            None
-        },
+        maps: if args.maps { Some(&mut maps) } else { None },
     };
     let mut progress = |what: &str, done, total| bar.update(what, done, total);
     let progress = &mut progress;
@@ -383,6 +428,21 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
         print(&report::table::scores(&outcome.scores))?;
     }
     Ok(report_missing(&outcome, settings.selection.explicit))
+}
+
+/// The folder of the heat maps.
+struct MapFolder(PathBuf);
+
+impl score::HeatMaps for MapFolder {
+    fn has(&self, pair: usize, name: &str) -> bool {
+        self.0.join(map_name(pair, name)).is_file()
+    }
+
+    fn take(&mut self, pair: usize, name: &str, map: &[f32], width: usize) -> Result<(), String> {
+        let file = self.0.join(map_name(pair, name));
+        report::heat_map::write(&file, map, width)
+            .map_err(|e| format!("cannot write {}: {e}", file.display()))
+    }
 }
 
 /// `NUMBER-NAME.png`, with every character that could lead out of the folder replaced.
@@ -412,11 +472,17 @@ fn write_results(args: &ScoreArgs, outcome: &Outcome) -> anyhow::Result<()> {
             report::json::scores(&outcome.scores).into_bytes(),
         ),
     ] {
-        let path = out.join(name);
-        write_atomically(&path, &bytes)
-            .with_context(|| format!("{}: cannot write", path.display()))?;
+        write_file(&out.join(name), &bytes)?;
     }
     Ok(())
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("{}: cannot make the folder", folder.display()))?;
+    }
+    write_atomically(path, bytes).with_context(|| format!("{}: cannot write", path.display()))
 }
 
 /// Says which metrics that were asked for have no value at all; true if there are none.

@@ -2,18 +2,21 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use super::{UsageError, print};
 use crate::report::study_tables::{Document, csv, json, latex, markdown, text};
 use crate::score::Protocol;
+use crate::study::quantitative;
 use crate::study::tables::class::{ClassPair, arrow};
 use crate::study::tables::settings::{Layout, ORACLES};
 use crate::study::tables::{
     self, Options, SHIPPED, Spread, Std, Study, TableSettings, TablesError,
 };
 
-/// Prints Tables 2-6 of the diffusion-vce study, from its CSV of raw results or from result folders of `foil score`.
+/// Prints Tables 2-6 of the diffusion-vce study, from its CSV of raw results or from result folders of `foil score`; or one table
+/// of several methods, from result folders of `foil score` over samples (en, tcv, im1, im2, oracle, lvs, fid:embedding).
 #[derive(Args)]
 pub struct TablesArgs {
     /// CSV files of the study's layout, or folders with such a raw.csv; or result folders of `foil score`, each with a run.toml that says how its
@@ -48,9 +51,11 @@ pub struct TablesArgs {
     /// or SOURCE:TARGET,... by numbers or names. Default: published.
     #[arg(long, value_name = "SET|PAIRS")]
     ideal: Option<String>,
-    /// Decimals.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=15))]
-    digits: u8,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=15), help = "Decimals; default 2, of samples 4")]
+    digits: Option<u8>,
+    /// Write Label Variation Scores of several methods as a bar chart (SVG).
+    #[arg(long, value_name = "FILE")]
+    bars: Option<PathBuf>,
 
     /// Names, columns, pairs and layouts (TOML); the sections it holds replace the paper's.
     #[arg(long, value_name = "FILE")]
@@ -112,10 +117,17 @@ pub fn run(args: &TablesArgs) -> anyhow::Result<()> {
     if args.print_settings {
         return print(SHIPPED);
     }
-    let document = args.document().map_err(|error| match error {
-        TablesError::Usage(message) => UsageError(message).into(),
-        other => anyhow::Error::from(other),
-    })?;
+    let document = if quantitative::holds_samples(&args.from) {
+        args.methods()?
+    } else if args.bars.is_some() {
+        let why = "--bars shows Label Variation Scores; give results of `foil score --metrics lvs` with --from";
+        return Err(UsageError(why.into()).into());
+    } else {
+        args.document().map_err(|error| match error {
+            TablesError::Usage(message) => UsageError(message).into(),
+            other => anyhow::Error::from(other),
+        })?
+    };
     if args.json {
         return print(&json::render(&document));
     }
@@ -131,6 +143,27 @@ pub fn run(args: &TablesArgs) -> anyhow::Result<()> {
 }
 
 impl TablesArgs {
+    /// One table of methods scored over samples.
+    fn methods(&self) -> anyhow::Result<Document> {
+        let methods = quantitative::read_results(&self.from)?;
+        let table = quantitative::table(1, "Scores of counterfactuals by method", &methods)?;
+        if let Some(file) = &self.bars {
+            let svg = quantitative::label_variation_svg("Label Variation Score", &methods);
+            let svg = svg.ok_or_else(|| {
+                UsageError(
+                    "--bars: no result has a Label Variation Score; score with --metrics lvs"
+                        .into(),
+                )
+            })?;
+            std::fs::write(file, svg).with_context(|| format!("--bars {}", file.display()))?;
+        }
+        Ok(Document {
+            tables: vec![table],
+            digits: usize::from(self.digits.unwrap_or(4)),
+            notes: Vec::new(),
+        })
+    }
+
     fn document(&self) -> Result<Document, TablesError> {
         let settings = match &self.settings {
             Some(path) => TableSettings::read(path)?,
@@ -169,7 +202,7 @@ impl TablesArgs {
         notes.extend(study.notes.iter().map(|note| format!("note: {note}")));
         Ok(Document {
             tables,
-            digits: usize::from(self.digits),
+            digits: usize::from(self.digits.unwrap_or(2)),
             notes,
         })
     }

@@ -1,4 +1,5 @@
-//! The small set of golden data inside the program (made by `scripts/make-conformance-builtin` out of `tests/golden`).
+//! The small set of golden data inside the program (made by `scripts/make-conformance-builtin` out of `tests/golden`; `hvilshoj`:
+//! random images and networks, made by `scripts/make-quantitative-fixtures`).
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
@@ -16,6 +17,22 @@ static FILES: &[(&str, &[u8])] = files![
     "diffusion/space_timesteps.json",
     "diffusion/tiny_classifiers.safetensors",
     "diffusion/tiny_classifiers_io.safetensors",
+    "hvilshoj/autoencoder_forward.safetensors",
+    "hvilshoj/autoencoders_mnist_0_1.safetensors",
+    "hvilshoj/autoencoders_mnist_m05_05.safetensors",
+    "hvilshoj/mnist_gb_images.png",
+    "hvilshoj/mnist_gen_images.png",
+    "hvilshoj/mnist_images_first128.safetensors",
+    "hvilshoj/mnist_labels.safetensors",
+    "hvilshoj/mnist_real_images.png",
+    "hvilshoj/own_model_mnist_oracle_0_1.safetensors",
+    "hvilshoj/own_model_mnist_oracle_m05_05.safetensors",
+    "hvilshoj/own_model_outputs_first256.safetensors",
+    "hvilshoj/own_model_results.json",
+    "hvilshoj/per_sample_first32.csv",
+    "hvilshoj/per_sample_metrics.safetensors",
+    "hvilshoj/published_results.json",
+    "hvilshoj/reproduction.json",
     "nets/nets.json",
     "nets/nets.safetensors",
     "vision/dbvce_batch.safetensors",

@@ -4,6 +4,7 @@ use crate::conformance::AREAS;
 use crate::diffusion::DiffusionError;
 use crate::metrics::MetricError;
 use crate::nets::NetError;
+use crate::score::samples::SamplesError;
 use crate::study::tables::TablesError;
 use crate::tensor::{ArrayError, TensorError};
 
@@ -47,6 +48,11 @@ pub enum ConformanceError {
     },
     #[error(transparent)]
     Tables(Box<TablesError>),
+    #[error("{what}: {source}")]
+    Samples {
+        what: String,
+        source: Box<SamplesError>,
+    },
 }
 
 /// Says of which file or case an error of a lower room is.
@@ -83,6 +89,15 @@ impl<T> Of<T> for Result<T, DiffusionError> {
         self.map_err(|source| ConformanceError::Diffusion {
             what: what.into(),
             source,
+        })
+    }
+}
+
+impl<T> Of<T> for Result<T, SamplesError> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
+        self.map_err(|source| ConformanceError::Samples {
+            what: what.into(),
+            source: Box::new(source),
         })
     }
 }

@@ -10,7 +10,9 @@ use super::check::Check;
 use super::json::Json;
 use super::real_weights::shipped;
 use super::tensors::Tensors;
-use super::{ConformanceError, Result, Source, bex, builtin, diffusion, nets, vision, weights};
+use super::{
+    ConformanceError, Result, Source, bex, builtin, diffusion, hvilshoj, nets, vision, weights,
+};
 
 /// What belongs to an area.
 pub struct Layout {
@@ -128,6 +130,7 @@ impl Folder {
             "weights" => weights::LAYOUT,
             "bex" => bex::LAYOUT,
             "diffusion" => diffusion::LAYOUT,
+            "hvilshoj" => hvilshoj::LAYOUT,
             _ => nets::LAYOUT,
         };
         let present = self.list()?;

@@ -63,6 +63,14 @@ impl Tensors {
         Ok(self.arrays.f64(name)?)
     }
 
+    /// Single-precision values, of which some may be NaN (samples that do not count).
+    pub fn f32_or_nan(&self, name: &str) -> Result<Vec<f32>> {
+        match &self.get(name)?.values {
+            Values::F32(values) => Ok(values.clone()),
+            _ => Err(self.wrong(name, "32-bit floats", "another type".into())),
+        }
+    }
+
     pub fn i64(&self, name: &str) -> Result<Vec<i64>> {
         self.skip(name);
         Ok(self.arrays.i64(name)?)

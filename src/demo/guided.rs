@@ -8,8 +8,8 @@ use super::{CLASSIFIER, Demo, DemoError};
 use crate::diffusion::{Cone, Guidance};
 use crate::explain::diffusion::{self, Batch, Cards, Made, Method, Plan, Progress, Task, Watch};
 use crate::score;
-use crate::tensor::WithGradients;
 use crate::tensor::candle::Candle;
+use crate::tensor::{Kept, WithGradients};
 use crate::weights::Registry;
 
 pub use crate::explain::diffusion::Networks;
@@ -31,6 +31,7 @@ pub(super) fn open(registry: &Registry) -> Result<Networks, DemoError> {
         robust: Some(ROBUST),
         perceptual: None,
         checkpointing: false,
+        precision: Some(Kept::F32),
     };
     // The same images on every machine, hence not on its GPU.
     Ok(Networks::open(

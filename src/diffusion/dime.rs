@@ -39,6 +39,9 @@ pub struct DimeSettings {
     pub start: usize,
     /// The inner chain draws noise; else it takes the means.
     pub sampled: bool,
+    /// The search asks about images as a PNG holds them, which is what others will see; else about unrounded ones, as the
+    /// public code does.
+    pub in_pixels: bool,
 }
 
 /// Features that a perceptual distance compares.
@@ -62,6 +65,8 @@ pub struct DimeStep<'a> {
     /// Gradient of the classifier's loss times the scale, and that of all distances.
     pub class_gradient: &'a Array,
     pub distance_gradient: &'a Array,
+    /// Log-probability of each target at the clean image, as the classifier's loss sees it.
+    pub log_probability: &'a [f64],
     /// Images that go without guidance, because the classifier's gradient is zero or not a number.
     pub without: &'a [bool],
 }
@@ -106,6 +111,24 @@ impl Loss {
             }),
         };
         loss.and_then(|l| l.sum_all()).map_err(candle_error)
+    }
+
+    /// What the classifier says of a target it knows, in f64.
+    fn log_probability(self, logits: &[f32], target: usize) -> f64 {
+        match self {
+            Loss::LogSoftmax => {
+                let logits = logits.iter().map(|&v| f64::from(v));
+                let largest = logits.clone().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = logits.clone().map(|v| (v - largest).exp()).sum();
+                let own = logits.clone().nth(target).unwrap_or(f64::NAN);
+                own - largest - sum.ln()
+            }
+            Loss::Logit(c) | Loss::LogSigmoid(c) => {
+                let towards = f64::from(logits[c]) * [-1.0, 1.0][target.min(1)];
+                // log σ(v), without overflow.
+                towards.min(0.0) - (-towards.abs()).exp().ln_1p()
+            }
+        }
     }
 
     /// Whether the classifier says the target.
@@ -198,7 +221,7 @@ impl Dime<'_> {
             let at = vec![t; n];
             let found = self.moments(&noisy, &at)?;
             let signal = self.schedule.alphas[t].sqrt() as f32;
-            let class = self.class_gradient(&clean, t, targets, scale)?;
+            let (class, log_probability) = self.class_gradient(&clean, t, targets, scale)?;
             let distance = self.distance_gradient(&noisy, &clean, originals, signal)?;
             let lost = |i: usize| {
                 let far = length(class.row(i));
@@ -211,6 +234,7 @@ impl Dime<'_> {
                 clean: &clean,
                 class_gradient: &class,
                 distance_gradient: &distance,
+                log_probability: &log_probability,
                 without: &without,
             });
             let mut mean = found.mean;
@@ -295,7 +319,11 @@ impl Dime<'_> {
                 (&theirs, first),
                 |step| watch(&now, step),
             )?;
-            let seen = upload(&found, &self.unet.device())?;
+            let judged = match self.settings.in_pixels {
+                true => in_pixels(&found),
+                false => found.clone(),
+            };
+            let seen = upload(&judged, &self.unet.device())?;
             let logits = self.classifier.logits(&seen, &vec![0.0; left.len()])?;
             let logits = download(&logits)?;
             for (k, &i) in left.iter().enumerate() {
@@ -323,14 +351,18 @@ impl Dime<'_> {
         t: usize,
         targets: &[usize],
         scale: f64,
-    ) -> Result<Array> {
+    ) -> Result<(Array, Vec<f64>)> {
         let by = variable(clean, &self.unet.device())?;
         let steps = vec![self.schedule.steps[t] as f32; targets.len()];
         let logits = self
             .classifier
             .logits(&Tensor::new(by.as_tensor())?, &steps)?;
         let loss = self.settings.loss.of(&logits, targets)?;
-        gradient(&(loss * scale).map_err(candle_error)?, &by)
+        let told = download(&logits)?;
+        let told = { targets.iter().enumerate() }
+            .map(|(i, &target)| self.settings.loss.log_probability(told.row(i), target));
+        let told = told.collect();
+        Ok((gradient(&(loss * scale).map_err(candle_error)?, &by)?, told))
     }
 
     fn distance_gradient(
@@ -362,6 +394,15 @@ impl Dime<'_> {
         }
         Ok(all)
     }
+}
+
+/// Images as a reader of their PNGs sees them: cut to the range, in 256 levels.
+pub fn in_pixels(images: &Array) -> Array {
+    let mut seen = images.clone();
+    for v in &mut seen.data {
+        *v = ((v.clamp(-1.0, 1.0) + 1.0) * 127.5).round() / 127.5 - 1.0;
+    }
+    seen
 }
 
 /// Gradient of `l1 · Σ |d| + l2 · Σ ‖d‖` with `d` the differences, the norm over the channels of a pixel.
@@ -397,5 +438,38 @@ struct Of<'a> {
 impl Noise for Of<'_> {
     fn fill(&self, image: usize, draw: usize, to: &mut [f32]) {
         self.noise.fill(self.images[image], draw, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_probabilities_are_those_of_the_losses_without_overflow() {
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12 * b.abs().max(1.0), "{a} {b}");
+        let third = Loss::LogSoftmax.log_probability(&[2.0, 2.0, 2.0], 1);
+        near(third, -(3.0f64.ln()));
+        near(Loss::LogSoftmax.log_probability(&[900.0, 0.0], 1), -900.0);
+        near(
+            Loss::LogSigmoid(0).log_probability(&[0.0], 1),
+            -(2.0f64.ln()),
+        );
+        near(Loss::Logit(0).log_probability(&[800.0], 0), -800.0);
+        near(Loss::Logit(0).log_probability(&[800.0], 1), 0.0);
+    }
+
+    #[test]
+    fn images_in_pixels_have_256_levels() {
+        let images = Array {
+            shape: vec![1, 1, 1, 4],
+            data: vec![-3.0, 0.001, 0.5, 1.2],
+        };
+        let seen = in_pixels(&images).data;
+        assert_eq!([seen[0], seen[3]], [-1.0, 1.0]);
+        for v in seen {
+            let level = (v + 1.0) * 127.5;
+            assert!((level - level.round()).abs() < 1e-4, "{v}");
+        }
     }
 }

@@ -17,7 +17,7 @@ mod tape;
 
 pub use chain::{Chained, Given, Noise, Seeded};
 pub use cone::{Cone, ConeRule, Projected, length, normalise};
-pub use dime::{Attempt, Dime, DimeSettings, DimeStep, Features, Loss};
+pub use dime::{Attempt, Dime, DimeSettings, DimeStep, Features, Loss, in_pixels};
 pub use error::DiffusionError;
 pub use guidance::{Distance, Guidance, Guided, Guider, Noisy, Strength, X0, pull};
 pub use guide::{Clean, Denoiser, Fitting, Guide, NoiseAware, Unconditional};

@@ -1,3 +1,4 @@
 //! Things that make counterfactuals, one folder per domain.
 
 pub mod diffusion;
+pub mod pixel;

@@ -36,6 +36,36 @@ pub struct Model {
     pub rotation_spread: f64,
     /// Largest absolute position: x and y are uniform between −this and this.
     pub translation: f64,
+    /// What the label is.
+    pub labels: Labels,
+}
+
+/// What the label of an image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Labels {
+    /// Whether the character's number is odd, with noise.
+    #[default]
+    Parity,
+    /// The character.
+    Character,
+    /// A number from 0 to 9 of its own, which nothing but a dot tells: a white pixel in the first column, in the row of
+    /// that number (FakeMNIST of Hvilshøj et al. 2021).
+    Dot,
+}
+
+impl Labels {
+    pub const ALL: [Labels; 3] = [Labels::Parity, Labels::Character, Labels::Dot];
+
+    /// Rows a dot can be in.
+    pub const DOTS: usize = 10;
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Labels::Parity => "parity",
+            Labels::Character => "character",
+            Labels::Dot => "dot",
+        }
+    }
 }
 
 impl Default for Model {
@@ -50,6 +80,7 @@ impl Default for Model {
             scale_spread: 0.1,
             rotation_spread: 0.3,
             translation: 0.9,
+            labels: Labels::Parity,
         }
     }
 }
@@ -60,7 +91,7 @@ pub struct Example {
     pub attributes: Attributes,
     /// Parity of the character: the true class.
     pub parity: u8,
-    /// The class with noise.
+    /// The class, with noise if it is the parity.
     pub label: u8,
 }
 
@@ -84,12 +115,12 @@ impl Model {
         }
     }
 
-    /// Which characters occur: `exact` for all of them, `published` for those of [`Model::published`].
+    /// Which characters occur: `published` for those of [`Model::published`], otherwise `exact`.
     pub fn protocol(&self) -> &'static str {
-        if self.characters == CHARACTERS.len() {
-            "exact"
-        } else {
+        if self.characters == CHARACTERS.len() - 1 {
             "published"
+        } else {
+            "exact"
         }
     }
 
@@ -102,9 +133,13 @@ impl Model {
                 found,
             })
         };
-        if !(CHARACTERS.len() - 1..=CHARACTERS.len()).contains(&self.characters) {
-            let expected = "all 48, or 47 as published";
-            return refuse("characters", expected, self.characters.to_string());
+        if !(2..=CHARACTERS.len()).contains(&self.characters) {
+            let expected = "the first 2 to 48 characters";
+            return refuse("--characters", expected, self.characters.to_string());
+        }
+        if self.labels != Labels::Parity && self.spurious > 0 {
+            let expected = format!("0 with --labels {}", self.labels.name());
+            return refuse("--spurious", &expected, self.spurious.to_string());
         }
         if self.spurious > fonts || self.spurious % 2 == 1 {
             let expected = format!("an even number of the {fonts} typefaces, or 0 for none");
@@ -163,10 +198,10 @@ impl World {
         let character = draws.index_below(model.characters).unwrap_or(0);
         let parity = (character % 2) as u8;
         let flipped = draws.uniform() < model.label_noise;
-        let label = parity ^ u8::from(flipped);
+        let noisy = parity ^ u8::from(flipped);
         let tied = draws.uniform() < model.correlation;
         let any = draws.index_below(self.fonts).unwrap_or(0);
-        let own = &self.spurious[usize::from(label)];
+        let own = &self.spurious[usize::from(noisy)];
         // One number decides for lists of any length.
         let place = (draws.uniform() * own.len() as f64) as usize;
         let font = own.get(place).filter(|_| tied).copied().unwrap_or(any);
@@ -175,6 +210,12 @@ impl World {
         let rotation = model.rotation_spread * draws.normal();
         let mut position = || (model.translation * (2.0 * draws.uniform() - 1.0)) as f32;
         let (x, y) = (position(), position());
+        let dot = || Draws::new(self.seed, Stream::GLYPH_DOT, index).index_below(Labels::DOTS);
+        let label = match model.labels {
+            Labels::Parity => noisy,
+            Labels::Character => character as u8,
+            Labels::Dot => dot().unwrap_or(0) as u8,
+        };
         Example {
             attributes: Attributes {
                 character,
@@ -347,7 +388,14 @@ mod tests {
                 characters: 49,
                 ..model
             },
-            "characters",
+            "--characters",
+        );
+        wrong(
+            Model {
+                labels: Labels::Dot,
+                ..model
+            },
+            "--spurious",
         );
     }
 

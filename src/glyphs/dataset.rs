@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Atlas, CHARACTERS, Drawing, Example, Fonts, GlyphError, Model, World};
+use super::{Atlas, CHARACTERS, Drawing, Example, Fonts, GlyphError, Labels, Model, World};
 use crate::folder::{self, Claim, FolderError};
 use crate::stats::random::{Draws, Stream};
 
@@ -115,6 +115,13 @@ impl Plan {
     fn check(&self) -> Result<(), GlyphError> {
         self.drawing.check()?;
         self.shares.check()?;
+        if self.model.labels == Labels::Dot && self.drawing.size < Labels::DOTS {
+            return Err(GlyphError::Setting {
+                name: "--size",
+                expected: format!("at least {} rows for a dot", Labels::DOTS),
+                found: self.drawing.size.to_string(),
+            });
+        }
         if (1..=MOST_IMAGES).contains(&self.n) {
             return Ok(());
         }
@@ -136,8 +143,18 @@ pub fn image(
 ) -> Option<(Example, Vec<u8>)> {
     let example = world.example(index);
     let mut noise = Draws::new(world.seed, Stream::GLYPH_NOISE, index);
-    let pixels = drawing.pixels(atlas, &example.attributes, &mut noise)?;
+    let mut pixels = drawing.pixels(atlas, &example.attributes, &mut noise)?;
+    if world.model.labels == Labels::Dot {
+        dot(&mut pixels, drawing.size, usize::from(example.label));
+    }
     Some((example, pixels))
+}
+
+/// Makes a dot the label of an image: white in the first column, in the row of that number.
+pub fn dot(pixels: &mut [u8], size: usize, label: usize) {
+    if let Some(pixel) = pixels.get_mut(label * size) {
+        *pixel = u8::MAX;
+    }
 }
 
 /// Renders the images of `plan` into `folder`, which must be new or empty unless `replace`; then the images and tables
@@ -327,6 +344,14 @@ fn summary(
     };
     let of_split = |split: Split| splits.iter().filter(|s| **s == split).count();
     let of_label = |label: u8| examples.iter().filter(|e| e.label == label).count();
+    let count = match model.labels {
+        Labels::Parity => 2,
+        Labels::Character => model.characters,
+        Labels::Dot => Labels::DOTS,
+    };
+    let labels: serde_json::Map<String, Value> = (0..count)
+        .map(|label| (label.to_string(), json!(of_label(label as u8))))
+        .collect();
     json!({
         "schema": SCHEMA,
         "foil": env!("CARGO_PKG_VERSION"),
@@ -347,6 +372,7 @@ fn summary(
             "scale_spread": model.scale_spread,
             "rotation_spread": model.rotation_spread,
             "translation": model.translation,
+            "labels": model.labels.name(),
         },
         "spurious_fonts": {"label_0": tied(&world.spurious[0]), "label_1": tied(&world.spurious[1])},
         "split_percent": plan.shares.0,
@@ -355,7 +381,7 @@ fn summary(
             "validation": of_split(Split::Validation),
             "test": of_split(Split::Test),
         },
-        "labels": {"0": of_label(0), "1": of_label(1)},
+        "labels": labels,
     })
 }
 

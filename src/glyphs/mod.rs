@@ -26,7 +26,7 @@ pub mod sheet;
 pub mod warp;
 
 pub use atlas::{Atlas, Glyph};
-pub use causal::{Example, Model, World};
+pub use causal::{Example, Labels, Model, World};
 pub use embedding::Embeddings;
 pub use error::GlyphError;
 pub use fonts::{Face, Fonts};

@@ -18,10 +18,12 @@
 //! - A declared size beyond [`Limits::max_pixels`] is refused before anything is allocated.
 
 mod bmp;
+mod celeba;
 mod error;
 mod fault;
 mod files;
 mod format;
+mod idx;
 pub mod jpeg;
 pub mod manifest;
 mod orientation;
@@ -36,11 +38,13 @@ mod webp;
 use std::fs;
 use std::path::Path;
 
+pub use celeba::{Attributes, AttributesError};
 pub use error::ImageError;
 pub use files::list_images;
+pub use idx::{Idx, IdxError, is_idx, parse_idx, read_idx};
 pub use manifest::read_manifest;
 pub use pairs::{Pair, Pairing, pair_folders};
-pub use resize::{Filter, Order, center_crop, resize, resize_in_order};
+pub use resize::{Filter, Order, Window, center_crop, passes, resize, resize_in_order};
 
 use fault::Fault;
 use format::Format;

@@ -20,11 +20,15 @@ pub(crate) struct CovarianceFactor {
 
 impl CovarianceFactor {
     /// Chooses the route by shape alone: rows when n ≤ d, covariance otherwise.
-    pub fn of_features(what: &str, features: Matrix<'_>) -> Result<Self> {
+    pub fn of_features(
+        what: &str,
+        features: Matrix<'_>,
+        moments: &impl Fn(&str, Matrix<'_>) -> Result<Moments>,
+    ) -> Result<Self> {
         if features.rows() <= features.cols() {
             return Self::of_rows(what, features);
         }
-        Self::of_moments(what, &Moments::of(what, features)?)
+        Self::of_moments(what, &moments(what, features)?)
     }
 
     /// Centred rows / √(n−1).

@@ -2,10 +2,12 @@
 //! also what a device's own kernels have to agree with.
 
 use super::error::Result;
+use super::fid::{FrechetDistance, frechet_from_features};
 use super::matrix::Matrix;
 use super::moments::{Moments, MomentsAccumulator};
 use super::orthogonal_set::{OrthogonalSet, OrthogonalSetParams, orthogonal_sets};
 use super::validity::{Judgement, Validity, predictions, validity};
+use super::votes::{Vote, count_votes};
 use crate::tensor::{Backend, cpu::Cpu};
 
 /// Moments of features, votes of a committee, selection of orthogonal sets.
@@ -20,11 +22,15 @@ pub trait MetricBackend: Backend {
         validity(judgement)
     }
 
-    /// The class each judge names for each image: of the largest logit, the lowest on ties. Judges have a name for errors.
-    fn classes(&self, judges: &[(String, Matrix<'_>)]) -> Result<Vec<Vec<usize>>> {
-        let all = judges.iter();
-        all.map(|(what, logits)| predictions(what, *logits))
-            .collect()
+    /// The class each judge names for each image (of the largest logit, the lowest on ties), and what the oracles say
+    /// together. The first judge is the classifier, the others are the oracles.
+    fn opinions(&self, judges: &[JudgeLogits<'_, Self>]) -> Result<Opinions> {
+        opinions(judges)
+    }
+
+    /// Fréchet distance of features, one row per image.
+    fn frechet(&self, real: Matrix<'_>, fake: Matrix<'_>) -> Result<FrechetDistance> {
+        frechet_from_features(real, fake)
     }
 
     /// Orthogonal and complementary sets of many samples.
@@ -36,6 +42,41 @@ pub trait MetricBackend: Backend {
     ) -> Result<Vec<OrthogonalSet>> {
         orthogonal_sets(originals, candidates, params)
     }
+}
+
+/// Logits of one judge.
+pub struct JudgeLogits<'a, B: Backend + ?Sized> {
+    /// For errors.
+    pub name: &'a str,
+    pub logits: Matrix<'a>,
+    /// The same where a network left them.
+    pub on_device: Option<&'a B::Tensor>,
+}
+
+/// What judges say of images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opinions {
+    /// The class each judge names for each image.
+    pub classes: Vec<Vec<usize>>,
+    /// What the oracles say together of each image; none without oracles.
+    pub votes: Vec<Vote>,
+}
+
+/// [`MetricBackend::opinions`] by the host.
+pub(super) fn opinions<B: Backend + ?Sized>(judges: &[JudgeLogits<'_, B>]) -> Result<Opinions> {
+    let classes = judges
+        .iter()
+        .map(|judge| predictions(judge.name, judge.logits))
+        .collect::<Result<Vec<_>>>()?;
+    let votes = match classes.get(1..) {
+        None | Some([]) => Vec::new(),
+        Some(oracles) => {
+            let named = oracles.iter().flatten().map(|class| class + 1).max();
+            let ballots = count_votes(oracles, named.unwrap_or(1))?;
+            ballots.iter().map(Vote::from).collect()
+        }
+    };
+    Ok(Opinions { classes, votes })
 }
 
 /// Moments that rows are added to, strictly in order, wherever they are kept.

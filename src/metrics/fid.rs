@@ -45,10 +45,19 @@ pub struct FrechetDistance {
 
 /// Fréchet distance from features, one row per image.
 pub fn frechet_from_features(real: Matrix<'_>, fake: Matrix<'_>) -> Result<FrechetDistance> {
+    frechet_with(real, fake, Moments::of)
+}
+
+/// The same with moments, where they are needed, from elsewhere; what they are of is told for errors.
+pub(crate) fn frechet_with(
+    real: Matrix<'_>,
+    fake: Matrix<'_>,
+    moments: impl Fn(&str, Matrix<'_>) -> Result<Moments>,
+) -> Result<FrechetDistance> {
     check_sets(real, fake)?;
     let mut result = distance(
-        &CovarianceFactor::of_features("features of the real set", real)?,
-        &CovarianceFactor::of_features("features of the generated set", fake)?,
+        &CovarianceFactor::of_features("features of the real set", real, &moments)?,
+        &CovarianceFactor::of_features("features of the generated set", fake, &moments)?,
     )?;
     result.rank_note = rank_note(real.rows(), fake.rows(), real.cols());
     Ok(result)

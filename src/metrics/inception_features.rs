@@ -71,6 +71,11 @@ impl<B: Backend> InceptionFeatures<B> {
         self.net.predict(backend, &self.input(backend, pixels)?)
     }
 
+    /// 1008 logits of the 2048 features of [`InceptionFeatures::extract_at`].
+    pub fn logits(&self, backend: &B, features: &B::Tensor) -> Result<B::Tensor, NetError> {
+        self.net.logits(backend, features)
+    }
+
     pub fn has_logits(&self) -> bool {
         self.net.has_logits()
     }

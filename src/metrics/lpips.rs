@@ -5,7 +5,7 @@
 //! channel. Agrees with lpips 0.1.4 and torchmetrics to 1e-5 relative.
 
 use crate::nets::{AlexNet, Backbone, NetError, SqueezeNet, Vgg16};
-use crate::tensor::{Backend, Compared, Resize, Shape, StateDict};
+use crate::tensor::{Backend, Compared, Resize, Shape, StateDict, Tap};
 
 /// Per-channel shift and scale of the input, in the range [-1, 1].
 const SHIFT: [f32; 3] = [-0.030, -0.088, -0.188];
@@ -130,14 +130,28 @@ impl<B: Backend + 'static> Lpips<B> {
         backend: &B,
         features: &[T],
     ) -> Result<Vec<LpipsDistance>, NetError> {
-        let layers = (0..self.heads.len())
-            .map(|layer| {
-                let images = features.iter().map(|f| f.as_ref()[layer].clone());
-                let images = backend.stack(&images.collect::<Vec<_>>())?;
-                backend.all_pairs_feature_distance(&images, &self.heads[layer])
+        let n = features.len();
+        let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| [i, j]));
+        self.some_pairs(backend, features, &pairs.collect::<Vec<_>>())
+    }
+
+    /// Distances of pairs of images, given the features of each: the images of a set are asked of the device at once.
+    pub fn some_pairs<T: AsRef<[B::Tensor]>>(
+        &self,
+        backend: &B,
+        features: &[T],
+        pairs: &[[usize; 2]],
+    ) -> Result<Vec<LpipsDistance>, NetError> {
+        let taps: Vec<Tap<'_, B>> = self
+            .heads
+            .iter()
+            .enumerate()
+            .map(|(layer, head)| Tap {
+                images: features.iter().map(|f| &f.as_ref()[layer]).collect(),
+                head,
             })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(joined(&layers))
+            .collect();
+        Ok(joined(&backend.feature_distances_of_pairs(&taps, pairs)?))
     }
 
     /// Maps of each layer brought to `height × width` (bilinear, half-pixel centres), `[n, h, w, 1]`; their sum

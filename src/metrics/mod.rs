@@ -12,6 +12,7 @@ pub mod fid_bootstrap;
 pub mod hvilshoj;
 pub mod inception_features;
 pub mod inception_score;
+pub mod interpretability;
 pub mod jensen_shannon;
 pub mod kernel_matrices;
 pub mod kernel_sums;
@@ -29,6 +30,6 @@ mod squared_distance;
 pub mod validity;
 pub mod votes;
 
-pub use device::{MetricBackend, RunningMoments};
+pub use device::{JudgeLogits, MetricBackend, Opinions, RunningMoments};
 pub use error::{MetricError, Result};
 pub use matrix::Matrix;

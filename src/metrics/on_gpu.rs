@@ -8,22 +8,21 @@
 use rayon::prelude::*;
 
 use super::committee::{CountedCommittee, classes_of_ballots};
-use super::device::{MetricBackend, RunningMoments};
+use super::device::{JudgeLogits, MetricBackend, Opinions, RunningMoments, opinions};
 use super::error::{MetricError, Result};
+use super::fid::{FrechetDistance, frechet_with};
 use super::matrix::Matrix;
 use super::moments::Moments;
 use super::orthogonal_set::{
     Complement, OrthogonalSet, OrthogonalSetParams, ZeroPerturbations, candidates_of_a_sample,
     check_sample, orthogonal_set, orthogonal_sets,
 };
-use super::validity::{
-    Counted, Judgement, Validity, Wanted, judged, judges, predictions, validity,
-};
-use super::votes::{Ballot, counts};
-use crate::tensor::TensorError;
+use super::validity::{Counted, Judgement, Validity, Wanted, judged, judges, validity};
+use super::votes::{Ballot, Vote, counts};
 use crate::tensor::gpu::{
-    FeatureSums, Gpu, Logits, MOST_CANDIDATES, MOST_JUDGES, Said, Selection, Totals,
+    FeatureSums, Gpu, Logits, LogitsAt, MOST_CANDIDATES, MOST_JUDGES, Said, Selection, Totals,
 };
+use crate::tensor::{Precision, TensorError};
 
 fn failed(what: &'static str) -> impl Fn(TensorError) -> MetricError {
     move |source| MetricError::Device {
@@ -87,26 +86,42 @@ impl MetricBackend for Gpu {
         judged(&judgement, &wanted, counted)
     }
 
-    fn classes(&self, judges: &[(String, Matrix<'_>)]) -> Result<Vec<Vec<usize>>> {
-        let images = judges.first().map_or(0, |(_, m)| m.rows());
-        let host = || {
-            judges
-                .iter()
-                .map(|(what, m)| predictions(what, *m))
-                .collect()
-        };
-        let uneven = judges.iter().any(|(_, m)| m.rows() != images);
-        if judges.len() > MOST_JUDGES || images == 0 || uneven {
-            return host();
-        }
-        let logits: Vec<Logits<'_>> = judges.iter().map(|(_, m)| logits(*m)).collect();
-        let (said, _) = self
-            .judge(&logits, &vec![[0; 2]; images])
+    fn opinions(&self, judges: &[JudgeLogits<'_, Self>]) -> Result<Opinions> {
+        let images = judges.first().map_or(0, |j| j.logits.rows());
+        let logits: Vec<LogitsAt<'_>> = judges
+            .iter()
+            .map(|judge| match judge.on_device {
+                // The kernel compares f32.
+                Some(tensor) if tensor.precision() == Precision::F32 => LogitsAt::Device(tensor),
+                _ => LogitsAt::Host(logits(judge.logits)),
+            })
+            .collect();
+        let said = self
+            .judge_in_place(&logits, images)
             .map_err(failed("committee"))?;
-        if said.iter().any(|s| s.not_finite) {
-            return host();
-        }
-        Ok(by_judge(&said, judges.len()))
+        // Where a logit is not finite the host says where.
+        let Some(said) = said.filter(|said| !said.iter().any(|s| s.not_finite)) else {
+            return opinions(judges);
+        };
+        let oracles = judges.len() - 1;
+        let vote = |s: &Said| Vote::new(s.plurality, s.tied, s.most, oracles);
+        Ok(Opinions {
+            classes: by_judge(&said, judges.len()),
+            votes: match oracles {
+                0 => Vec::new(),
+                _ => said.iter().map(vote).collect(),
+            },
+        })
+    }
+
+    /// The covariance of more images than features comes from sums on the device. Of fewer it has no full rank: its
+    /// factor are the centred rows, for which nothing is summed.
+    fn frechet(&self, real: Matrix<'_>, fake: Matrix<'_>) -> Result<FrechetDistance> {
+        frechet_with(real, fake, |what, rows| {
+            let mut running = MetricBackend::moments(self, rows.cols())?;
+            running.push(what, rows)?;
+            running.finish()
+        })
     }
 
     fn orthogonal_sets(
@@ -177,12 +192,15 @@ fn counted(judgement: &Judgement<'_>, wanted: &Wanted, said: &[Said], totals: &T
     let classes = by_judge(said, 1 + judgement.oracles.len());
     let oracles = judgement.oracles.len();
     let width = classes_of_ballots(judgement.oracles, &wanted.targets);
-    let ballot = |(i, said): (usize, &Said)| Ballot {
-        plurality: said.plurality,
-        tied: said.tied,
-        strict_majority: (2 * said.most > oracles).then_some(said.plurality),
-        unanimous: (said.most == oracles).then_some(said.plurality),
-        counts: counts(&classes[1..], i, width),
+    let ballot = |(i, said): (usize, &Said)| {
+        let vote = Vote::new(said.plurality, said.tied, said.most, oracles);
+        Ballot {
+            plurality: vote.plurality,
+            tied: vote.tied,
+            strict_majority: vote.strict_majority,
+            unanimous: vote.unanimous,
+            counts: counts(&classes[1..], i, width),
+        }
     };
     let committee = (oracles > 0).then(|| CountedCommittee {
         ballots: said.iter().enumerate().map(ballot).collect(),

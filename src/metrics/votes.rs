@@ -4,7 +4,7 @@
 //! plurality (lowest class index on tied votes), strict majority (more than half, otherwise abstain), unanimity, and the class of
 //! the highest mean probability.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::{MetricError, Result};
 
@@ -21,6 +21,39 @@ pub struct Ballot {
     pub strict_majority: Option<usize>,
     /// Class with all the votes.
     pub unanimous: Option<usize>,
+}
+
+/// What a ballot comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vote {
+    /// See [`Ballot`].
+    pub plurality: usize,
+    pub tied: bool,
+    pub strict_majority: Option<usize>,
+    pub unanimous: Option<usize>,
+}
+
+impl Vote {
+    /// Of so many oracles, `most` of which name the plurality.
+    pub fn new(plurality: usize, tied: bool, most: usize, oracles: usize) -> Self {
+        Self {
+            plurality,
+            tied,
+            strict_majority: (2 * most > oracles).then_some(plurality),
+            unanimous: (most == oracles).then_some(plurality),
+        }
+    }
+}
+
+impl From<&Ballot> for Vote {
+    fn from(ballot: &Ballot) -> Self {
+        Self {
+            plurality: ballot.plurality,
+            tied: ballot.tied,
+            strict_majority: ballot.strict_majority,
+            unanimous: ballot.unanimous,
+        }
+    }
 }
 
 /// Counts the votes of `predictions` (one list per oracle, one class per image) over `classes` classes.

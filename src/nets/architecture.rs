@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::{
     AlexNet, BexEncoder, Classifier, ConvNext, ConvNextBn, EfficientNetLite, FidTap, Inception,
-    MobileNetV2, NetError, PlainCnn, Prediction, ResNet, SqueezeNet, Swin, UnetEncoder,
+    MnistCnn, MobileNetV2, NetError, PlainCnn, Prediction, ResNet, SqueezeNet, Swin, UnetEncoder,
     UnetEncoderConfig, Vgg16,
 };
 use crate::tensor::{Backend, StateDict};
@@ -45,11 +45,13 @@ architectures! {
     SwinB = "swin_b",
     UnetEncoder = "unet_encoder",
     PlainCnn = "plain_cnn",
+    MnistCnn = "mnist_cnn",
     ConvNextBn = "convnext_bn",
     Autoencoder = "autoencoder",
     Unet = "guided_diffusion_unet",
     BexEncoder = "bex_encoder",
     BexGenerator = "bex_generator",
+    Invertible = "ib_inn",
 }
 
 impl FromStr for Architecture {
@@ -116,8 +118,9 @@ pub fn build<B: Backend + 'static>(
         A::UnetEncoder => Box::new(UnetEncoder::new(backend, dict, unet.clone())?),
         A::ConvNextBn => Box::new(ConvNextBn::new(backend, dict)?),
         A::PlainCnn => Box::new(PlainCnn::new(backend, dict)?),
+        A::MnistCnn => Box::new(MnistCnn::new(backend, dict)?),
         A::BexEncoder => Box::new(BexEncoder::new(backend, dict)?),
-        A::Autoencoder | A::Unet | A::BexGenerator => {
+        A::Autoencoder | A::Unet | A::BexGenerator | A::Invertible => {
             return Err(NetError::Config(format!(
                 "{architecture} draws images and tells no classes apart; give its card the role of what it is"
             )));

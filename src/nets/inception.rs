@@ -376,12 +376,17 @@ impl<B: Backend> Inception<B> {
 
     /// 2048 features and the logits without bias that the Inception Score uses.
     pub fn predict(&self, b: &B, x: &B::Tensor) -> Result<Prediction<B>, NetError> {
+        let embedding = self.features(b, x, FidTap::F2048)?;
+        let logits = self.logits(b, &embedding)?;
+        Ok(Prediction { logits, embedding })
+    }
+
+    /// 1008 logits of 2048 features.
+    pub fn logits(&self, b: &B, embedding: &B::Tensor) -> Result<B::Tensor, NetError> {
         let fc = self.fc.as_ref().ok_or(NetError::MissingPart {
             network: "inception_v3_fid",
             part: "1008-way layer `fc`",
         })?;
-        let embedding = self.features(b, x, FidTap::F2048)?;
-        let logits = b.conv(&embedding, fc, None)?;
-        Ok(Prediction { logits, embedding })
+        Ok(b.conv(embedding, fc, None)?)
     }
 }

@@ -1,7 +1,9 @@
 //! Building layers from named tensors.
 
 use super::{NetError, Prediction};
-use crate::tensor::{Activation, Array, Backend, BatchNorm, Conv, Layer, Norm, StateDict, Then};
+use crate::tensor::{
+    Activation, Array, Backend, BatchNorm, Conv, Kept, Layer, Norm, StateDict, Then,
+};
 
 /// A state dict seen below a name prefix.
 #[derive(Clone)]
@@ -70,6 +72,32 @@ impl<'a> Scope<'a> {
     /// A convolution or linear layer `weight` with `bias` if there is one.
     pub fn conv<B: Backend>(&self, backend: &B, spec: Conv) -> Result<B::Conv, NetError> {
         self.conv_then(backend, spec, Then::Nothing)
+    }
+
+    /// The same with weight and bias rounded to a type.
+    pub fn rounded_conv<B: Backend>(
+        &self,
+        backend: &B,
+        spec: Conv,
+        kept: Kept,
+    ) -> Result<B::Conv, NetError> {
+        if kept == Kept::F32 {
+            return self.conv(backend, spec);
+        }
+        let mut weight = self.weight(&spec)?;
+        weight.data.iter_mut().for_each(|v| *v = kept.round(*v));
+        let bias = match self.has("bias") {
+            true => self.vector("bias", spec.outputs)?,
+            false => &[],
+        };
+        let bias: Vec<f32> = bias.iter().map(|&v| kept.round(v)).collect();
+        let layer = Layer {
+            name: self.prefix.clone(),
+            weight,
+            bias: &bias,
+            then: Then::Nothing,
+        };
+        Ok(backend.prepare_layer(spec, &layer)?)
     }
 
     /// The same with each output multiplied by the number of `scale`.

@@ -14,7 +14,11 @@ mod convnext;
 mod convnext_bn;
 mod efficientnet_lite;
 mod inception;
+pub mod invertible;
+pub(crate) mod kept_by_name;
 mod layers;
+mod layouts;
+mod mnist_cnn;
 mod mobilenet;
 mod plain_cnn;
 mod resnet;
@@ -34,6 +38,9 @@ pub use convnext::ConvNext;
 pub use convnext_bn::ConvNextBn;
 pub use efficientnet_lite::EfficientNetLite;
 pub use inception::{FidTap, Inception};
+pub use invertible::InvertibleNet;
+pub use layouts::layout;
+pub use mnist_cnn::MnistCnn;
 pub use mobilenet::MobileNetV2;
 pub use plain_cnn::PlainCnn;
 pub use resnet::ResNet;
@@ -78,7 +85,7 @@ pub enum NetError {
 pub struct Prediction<B: Backend> {
     /// `[n, classes]` before the softmax.
     pub logits: B::Tensor,
-    /// `[n, d]`: the input of the last linear layer.
+    /// `[n, d]`: the input of the last linear layer (of `mnist_cnn`: before its ReLU).
     pub embedding: B::Tensor,
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::NetError;
 use super::layers::Scope;
 use super::unet_blocks::{EPSILON, GROUPS, Heads, Layer, Loader, Resample, TimeEmbedding, grouped};
-use crate::tensor::{Activation, Backend, Conv, Norm, Part, Piece, StateDict, TensorError};
+use crate::tensor::{Activation, Backend, Conv, Kept, Norm, Part, Piece, StateDict, TensorError};
 
 /// Settings that cannot be read off the weights; defaults are those of the published 256×256 models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,10 @@ pub struct UnetConfig {
     pub use_new_attention_order: bool,
     /// Groups of channels that a norm takes together.
     pub num_groups: usize,
+    /// Type that weights and activations of the blocks are kept in (`use_fp16` of the public code); time, statistics of
+    /// norms and the last layers stay f32.
+    #[serde(with = "super::kept_by_name::always")]
+    pub torso: Kept,
 }
 
 impl Default for UnetConfig {
@@ -38,6 +42,7 @@ impl Default for UnetConfig {
             num_heads_upsample: 0,
             use_new_attention_order: false,
             num_groups: GROUPS,
+            torso: Kept::F32,
         }
     }
 }
@@ -51,6 +56,7 @@ pub struct Unet<B: Backend> {
     middle: Arc<Block<B>>,
     outputs: Vec<Arc<Block<B>>>,
     last: Arc<Last<B>>,
+    torso: Kept,
     checkpointing: bool,
 }
 
@@ -119,6 +125,7 @@ impl<B: Backend> Unet<B> {
                 groups: config.num_groups,
                 time_channels: scope.array("time_embed.0.weight")?.shape[0],
                 scale_shift: None,
+                kept: config.torso,
             })
         };
         let down = loader(heads)?;
@@ -132,7 +139,10 @@ impl<B: Backend> Unet<B> {
         let (at_inputs, at_outputs) = (scope.at("input_blocks"), scope.at("output_blocks"));
         let levels = Levels::read(&at_inputs, &at_outputs);
         let stem = Conv::square(channels, width, 3).padding(1);
-        let stem = Layer::Conv(at_inputs.at("0.0").conv(backend, stem)?);
+        let stem = at_inputs
+            .at("0.0")
+            .rounded_conv(backend, stem, config.torso)?;
+        let stem = Layer::Conv(stem);
         let mut inputs = vec![Arc::new(vec![stem])];
         let mut widths = vec![width];
         let mut c = width;
@@ -202,6 +212,7 @@ impl<B: Backend> Unet<B> {
                     .at(2)
                     .conv(backend, Conv::square(c, predicted, 3).padding(1))?,
             }),
+            torso: config.torso,
             checkpointing: false,
         })
     }
@@ -258,22 +269,24 @@ impl<B: Backend> Unet<B> {
         let run = |inputs: &[B::Tensor], block: &Arc<Block<B>>| {
             b.piece(inputs, self.checkpointing, piece(block.clone(), &time))
         };
-        let mut h = x.clone();
-        let mut skips = Vec::with_capacity(self.inputs.len());
-        for (i, block) in self.inputs.iter().enumerate() {
-            h = run(&[h], block)?;
-            watch(format_args!("input_blocks.{i}"), &h);
-            skips.push(h.clone());
-        }
-        h = run(&[h], &self.middle)?;
-        watch(format_args!("middle_block"), &h);
-        for (i, block) in self.outputs.iter().enumerate() {
-            h = match skips.pop() {
-                Some(skip) => run(&[h, skip], block)?,
-                None => run(&[h], block)?,
-            };
-            watch(format_args!("output_blocks.{i}"), &h);
-        }
+        let h = b.torso(x, self.torso, |mut h| -> Result<B::Tensor, NetError> {
+            let mut skips = Vec::with_capacity(self.inputs.len());
+            for (i, block) in self.inputs.iter().enumerate() {
+                h = run(&[h], block)?;
+                watch(format_args!("input_blocks.{i}"), &h);
+                skips.push(h.clone());
+            }
+            h = run(&[h], &self.middle)?;
+            watch(format_args!("middle_block"), &h);
+            for (i, block) in self.outputs.iter().enumerate() {
+                h = match skips.pop() {
+                    Some(skip) => run(&[h, skip], block)?,
+                    None => run(&[h], block)?,
+                };
+                watch(format_args!("output_blocks.{i}"), &h);
+            }
+            Ok(h)
+        })?;
         let last = self.last.clone();
         let last: Piece<B> = Arc::new(move |b: &B, inputs: &[B::Tensor]| {
             let h = &inputs[0];

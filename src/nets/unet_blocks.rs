@@ -4,7 +4,7 @@
 use super::NetError;
 use super::layers::Scope;
 use crate::tensor::{
-    Activation, Array, Attention, Backend, Conv, Norm, Pool, QkvLayout, StateDict,
+    Activation, Array, Attention, Backend, Conv, Kept, Norm, Pool, QkvLayout, StateDict,
 };
 
 pub const EPSILON: f32 = 1e-5;
@@ -156,6 +156,8 @@ pub struct Loader<'a, B: Backend> {
     pub time_channels: usize,
     /// Whether the time embedding scales and shifts; `None` to read it off the width of the embedding.
     pub scale_shift: Option<bool>,
+    /// Type that weights of convolutions are rounded to; those of norms and of the time stay f32, as in the public code.
+    pub kept: Kept,
 }
 
 impl<B: Backend> Loader<'_, B> {
@@ -178,17 +180,17 @@ impl<B: Backend> Loader<'_, B> {
             .then(|| {
                 let kernel = skip.array("weight")?.shape.get(2).copied().unwrap_or(1);
                 let spec = Conv::square(inputs, outputs, kernel).padding(kernel / 2);
-                skip.conv(b, spec)
+                skip.rounded_conv(b, spec, self.kept)
             })
             .transpose()?;
         let residual = Residual {
             norm1: at.at("in_layers.0").norm(inputs, EPSILON)?,
-            conv1: at.at("in_layers.2").conv(b, three(inputs, outputs))?,
+            conv1: { at.at("in_layers.2") }.rounded_conv(b, three(inputs, outputs), self.kept)?,
             embedding: at
                 .at("emb_layers.1")
                 .conv(b, Conv::linear(self.time_channels, wide))?,
             norm2: at.at("out_layers.0").norm(outputs, EPSILON)?,
-            conv2: at.at("out_layers.3").conv(b, three(outputs, outputs))?,
+            conv2: { at.at("out_layers.3") }.rounded_conv(b, three(outputs, outputs), self.kept)?,
             skip,
             resample,
             scale_shift,
@@ -198,10 +200,14 @@ impl<B: Backend> Loader<'_, B> {
     }
 
     pub fn attend(&self, at: &Scope<'_>, c: usize) -> Result<Layer<B>, NetError> {
+        let linear = |name: &str, outputs: usize| {
+            let spec = Conv::linear(c, outputs);
+            at.at(name).rounded_conv(self.backend, spec, self.kept)
+        };
         Ok(Layer::Attend(Attend {
             norm: at.at("norm").norm(c, EPSILON)?,
-            qkv: at.at("qkv").conv(self.backend, Conv::linear(c, 3 * c))?,
-            projection: at.at("proj_out").conv(self.backend, Conv::linear(c, c))?,
+            qkv: linear("qkv", 3 * c)?,
+            projection: linear("proj_out", c)?,
             attention: self.heads.over(c)?,
             groups: grouped(self.groups, c)?,
         }))
@@ -210,7 +216,8 @@ impl<B: Backend> Loader<'_, B> {
     /// A 3×3 convolution that keeps the number of channels.
     pub fn conv(&self, at: &Scope<'_>, c: usize, stride: usize) -> Result<Layer<B>, NetError> {
         let spec = Conv::square(c, c, 3).stride(stride).padding(1);
-        Ok(Layer::Conv(at.conv(self.backend, spec)?))
+        let conv = at.rounded_conv(self.backend, spec, self.kept)?;
+        Ok(Layer::Conv(conv))
     }
 
     /// Residual block, attention, residual block.

@@ -7,7 +7,7 @@ use super::layers::Scope;
 use super::unet_blocks::{EPSILON, GROUPS, Heads, Layer, Loader, Resample, TimeEmbedding};
 use super::{Classifier, NetError, Prediction};
 use crate::tensor::{
-    Activation, Array, Attention, Backend, Conv, Norm, QkvLayout, Shape, StateDict,
+    Activation, Array, Attention, Backend, Conv, Kept, Norm, QkvLayout, Shape, StateDict,
 };
 
 /// Settings that cannot be read off the weights; defaults are those of the published 256×256 classifier.
@@ -81,6 +81,7 @@ impl<B: Backend> UnetEncoder<B> {
             groups: GROUPS,
             time_channels: scope.array("time_embed.0.weight")?.shape[0],
             scale_shift: Some(config.use_scale_shift_norm),
+            kept: Kept::F32,
         };
         let mut layers = vec![Layer::Conv(
             scope

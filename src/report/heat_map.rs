@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Writes `map`, row by row, scaled so that its maximum is white.
+/// Writes `map`, row by row, scaled so that its maximum is white. The file is there as a whole or not at all.
 pub fn write(path: &Path, map: &[f32], width: usize) -> Result<(), String> {
     let height = map.len().checked_div(width).unwrap_or(0);
     let max = map.iter().copied().fold(0.0f32, f32::max);
@@ -15,7 +15,10 @@ pub fn write(path: &Path, map: &[f32], width: usize) -> Result<(), String> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
     }
-    image.save(path).map_err(|e| e.to_string())
+    let partial = path.with_extension("png.partial");
+    let saved = image.save_with_format(&partial, image::ImageFormat::Png);
+    saved.map_err(|e| e.to_string())?;
+    std::fs::rename(&partial, path).map_err(|e| e.to_string())
 }
 
 /// Three ramps one after another: red, then green, then blue.

@@ -8,7 +8,7 @@ use crate::score::{Score, Scores, Summary};
 const COLUMNS: usize = 5;
 
 /// Full name and direction of each score, in the order of the paper's table.
-const LEGEND: [(&str, &str, &str); 21] = [
+const LEGEND: [(&str, &str, &str); 29] = [
     (
         "target_accuracy",
         "TA ↑",
@@ -77,6 +77,34 @@ const LEGEND: [(&str, &str, &str); 21] = [
         "coverage",
         "coverage ↑",
         "share of real neighbourhoods that hold a counterfactual",
+    ),
+    (
+        "target_class_validity",
+        "TCV ↑",
+        "target-class validity: share of valid counterfactuals",
+    ),
+    (
+        "im1",
+        "IM1 ↓",
+        "how much better the target's auto-encoder draws a counterfactual than the source's",
+    ),
+    (
+        "im1_numerator",
+        "IM1 numerator",
+        "squared error of the target's auto-encoder",
+    ),
+    ("im1_denominator", "IM1 denominator", "that of the source's"),
+    (
+        "im2",
+        "IM2 ↓",
+        "how near the target's auto-encoder is to that of all classes, over the norm of the image",
+    ),
+    ("im2_numerator", "IM2 numerator", "their squared difference"),
+    ("im2_denominator", "IM2 denominator", "the norm"),
+    (
+        "label_variation",
+        "LVS",
+        "label variation score: high for a label that should change, low for others",
     ),
 ];
 
@@ -209,6 +237,8 @@ fn title(name: &str) -> String {
     let short = LEGEND.iter().find(|(n, _, _)| *n == base(name));
     let short = short.map_or(name, |(_, short, _)| short);
     match name.split_once('/') {
+        // Which is better depends on the label.
+        Some(("label_variation", which)) => format!("{short} {which}"),
         Some((_, which)) => format!("{short} {which} ↑"),
         None => short.to_string(),
     }

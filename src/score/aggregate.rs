@@ -10,7 +10,7 @@ use super::work::{GroupPlan, Work};
 use crate::metrics::MetricBackend;
 use crate::metrics::lp::DifferenceSums;
 use crate::metrics::validity::{self, Verdict};
-use crate::metrics::votes::{Ballot, count_votes};
+use crate::metrics::votes::{Vote, count_votes};
 
 /// The records of a run by what they are about.
 pub struct Index<'a> {
@@ -66,14 +66,15 @@ pub fn in_range(sums: &DifferenceSums, range: [f64; 2]) -> DifferenceSums {
     }
 }
 
-/// The committee's ballot on one pair, if there are oracles.
-pub fn ballot(record: &PairRecord) -> Option<Ballot> {
-    if record.oracles.is_empty() {
-        return None;
+/// What the committee says of one pair, if there are oracles. Journals of older versions hold the opinions only.
+pub fn vote(record: &PairRecord) -> Option<Vote> {
+    if record.committee.is_some() {
+        return record.committee;
     }
     let votes: Vec<Vec<usize>> = record.oracles.iter().map(|o| vec![o.class]).collect();
     let classes = record.oracles.iter().map(|o| o.class + 1).max()?;
-    count_votes(&votes, classes).ok()?.pop()
+    let ballots = count_votes(&votes, classes).ok()?;
+    ballots.first().map(Vote::from)
 }
 
 /// The verdict on one pair, if it can be given.
@@ -82,7 +83,7 @@ pub fn verdict(record: &PairRecord, target: Option<usize>) -> Option<Verdict> {
     let target = target?;
     // An unknown source can only not be recognised, which `usize::MAX` does.
     let source = record.source.unwrap_or(usize::MAX);
-    let committee = ballot(record).map(|b| b.plurality);
+    let committee = vote(record).map(|b| b.plurality);
     Some(validity::verdict(predicted, committee, source, target))
 }
 
@@ -251,9 +252,9 @@ fn validity_scores(
     }
     type Rule = fn(&PairRecord) -> Option<usize>;
     let rules: [(&str, Rule); 4] = [
-        ("plurality", |r| ballot(r).map(|b| b.plurality)),
-        ("majority", |r| ballot(r).and_then(|b| b.strict_majority)),
-        ("unanimity", |r| ballot(r).and_then(|b| b.unanimous)),
+        ("plurality", |r| vote(r).map(|b| b.plurality)),
+        ("majority", |r| vote(r).and_then(|b| b.strict_majority)),
+        ("unanimity", |r| vote(r).and_then(|b| b.unanimous)),
         ("mean_probability", |r| r.mean_probability),
     ];
     for (name, rule) in rules {

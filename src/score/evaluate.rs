@@ -4,15 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::journal::{Journal, JournalError, Opinion, PairRecord, Record, stamp};
-use super::judges::{Judge, JudgeError, Views, by_size};
+use super::judges::{Judge, JudgeError, Views};
 use super::retry::Shortage;
 use super::settings::{Family, FidFeatures, Protocol, Settings};
+use super::shown::{Shown, in_order};
 use super::taps::TapCache;
 use super::work::Work;
 use crate::images::{Image, ImageError};
 use crate::metrics::inception_features::InceptionFeatures;
 use crate::metrics::lpips::Lpips;
-use crate::metrics::{Matrix, MetricBackend, MetricError, lp, published, validity};
+use crate::metrics::{
+    JudgeLogits, Matrix, MetricBackend, MetricError, Opinions, lp, published, validity,
+};
 use crate::nets::NetError;
 use crate::tensor::{Array, Backend, TensorError};
 
@@ -118,36 +121,44 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         batch: &[Decoded],
         journal: &mut Journal,
     ) -> Result<Vec<Record>, EvaluateError> {
-        let mut records = self.originals(batch, journal)?;
-        let images: Vec<&Image> = batch.iter().map(|d| &d.counterfactual).collect();
+        let originals = self.originals_of(batch);
+        let mut records = self.look_at_originals(&originals, journal)?;
+        let shown = Shown::new(batch.iter().map(|d| &d.counterfactual).collect());
+        let all = shown.all();
         let pairs: Vec<usize> = batch.iter().map(|d| d.pair).collect();
         let classifier = self
             .models
             .classifier
             .as_ref()
-            .map(|judge| self.look(judge, &images, &pairs))
+            .map(|judge| self.look(judge, &shown, &pairs, self.embeds()))
             .transpose()?;
         let oracles = self
             .models
             .oracles
             .iter()
-            .map(|judge| self.look(judge, &images, &pairs))
+            .map(|judge| self.look(judge, &shown, &pairs, false))
             .collect::<Result<Vec<_>, _>>()?;
         let judges = self.models.classifier.iter().chain(&self.models.oracles);
-        let views: Vec<&Views> = classifier.iter().chain(&oracles).collect();
-        let named = judges
+        let views: Vec<&Views<B>> = classifier.iter().chain(&oracles).collect();
+        let judged = judges
             .zip(&views)
             .map(|((name, _), views)| {
                 let Array { shape, data } = &views.logits;
-                Ok((name.clone(), Matrix::new(name, shape[0], shape[1], data)?))
+                Ok(JudgeLogits {
+                    name,
+                    logits: Matrix::new(name, shape[0], shape[1], data)?,
+                    on_device: views.on_device.as_ref(),
+                })
             })
             .collect::<Result<Vec<_>, MetricError>>()?;
-        let mut classes = self.backend.classes(&named)?.into_iter();
+        let Opinions { classes, votes } = self.backend.opinions(&judged)?;
+        let mut classes = classes.into_iter();
         let classifier_classes = classifier.as_ref().and_then(|_| classes.next());
         let oracle_classes: Vec<Vec<usize>> = classes.collect();
-        let distances = self.lpips(batch)?;
-        let features = self.features(&images, classifier.as_ref(), journal)?;
-        let logits = self.inception_logits(&images, classifier.as_ref(), journal)?;
+        drop(judged);
+        let distances = self.lpips(batch, &originals, &shown)?;
+        let features = self.features(&shown, &all, classifier.as_ref(), journal)?;
+        let logits = self.inception_logits(&shown, classifier.as_ref(), journal)?;
         for (at, decoded) in batch.iter().enumerate() {
             let planned = &self.work.pairs[decoded.pair];
             let source = planned.source.or_else(|| {
@@ -156,7 +167,7 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
                     .copied()
                     .flatten()
             });
-            let opinion = |views: &Views, (name, _): &(String, Judge<B>), class: usize| {
+            let opinion = |views: &Views<B>, (name, _): &(String, Judge<B>), class: usize| {
                 opinion(name, class, views.logits.row(at), planned.target, source)
             };
             let needs_difference = [Family::Lp, Family::ElasticNet]
@@ -184,6 +195,7 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
                     .zip(&oracle_classes)
                     .map(|((views, judge), classes)| opinion(views, judge, classes[at]))
                     .collect::<Result<_, _>>()?,
+                committee: votes.get(at).copied(),
                 mean_probability: mean_probability(&oracles, at),
                 difference,
                 stamp: decoded.stamp,
@@ -197,67 +209,17 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         Ok(records)
     }
 
-    /// Looks at the originals of a batch that were not met before.
-    fn originals(
-        &mut self,
-        batch: &[Decoded],
-        journal: &mut Journal,
-    ) -> Result<Vec<Record>, EvaluateError> {
-        let mut new: Vec<(usize, Arc<Image>)> = Vec::new();
-        for decoded in batch {
-            let original = self.work.pairs[decoded.pair].original;
-            let known = self.original_class.contains_key(&original);
-            if !known && new.iter().all(|(i, _)| *i != original) {
-                new.push((original, Arc::clone(&decoded.original)));
-            }
-        }
-        if new.is_empty() {
-            return Ok(Vec::new());
-        }
-        let images: Vec<&Image> = new.iter().map(|(_, image)| &**image).collect();
-        let real_features = self.settings.selection.realism() && self.work.references.is_empty();
-        let embedding = self.settings.fid_features == FidFeatures::Embedding && real_features;
-        let views = match &self.models.classifier {
-            Some((name, Judge::Network(net))) if self.work.unknown_source || embedding => Some(
-                net.look(self.backend, &images)
-                    .map_err(|source| EvaluateError::Judge {
-                        judge: name.clone(),
-                        source: Box::new(source),
-                    })?,
-            ),
-            _ => None,
-        };
-        let classes = match &views {
-            Some(views) => argmax(&views.logits)?.into_iter().map(Some).collect(),
-            None => vec![None; new.len()],
-        };
-        let rows = if real_features {
-            self.features(&images, views.as_ref(), journal)?
-        } else {
-            None
-        };
-        let mut records = Vec::with_capacity(new.len());
-        for (at, (original, _)) in new.iter().enumerate() {
-            self.original_class.insert(*original, classes[at]);
-            records.push(Record::Original {
-                original: *original,
-                features: rows.as_ref().map(|r| r[at]),
-                class: classes[at],
-            });
-        }
-        Ok(records)
-    }
-
     /// Records of reference images.
     pub fn references(
         &self,
         images: &[(usize, Image)],
         journal: &mut Journal,
     ) -> Result<Vec<Record>, EvaluateError> {
-        let pixels: Vec<&Image> = images.iter().map(|(_, image)| image).collect();
+        let shown = Shown::new(images.iter().map(|(_, image)| image).collect());
+        let all = shown.all();
         let views = match (&self.models.classifier, self.settings.fid_features) {
             (Some((name, Judge::Network(net))), FidFeatures::Embedding) => Some(
-                net.look(self.backend, &pixels)
+                net.look(self.backend, &shown, &all, true)
                     .map_err(|source| EvaluateError::Judge {
                         judge: name.clone(),
                         source: Box::new(source),
@@ -266,7 +228,7 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
             _ => None,
         };
         let before = journal.mark();
-        let rows = self.features(&pixels, views.as_ref(), journal);
+        let rows = self.features(&shown, &all, views.as_ref(), journal);
         if rows.is_err() {
             journal.back_to(before)?;
             self.backend.release();
@@ -287,32 +249,39 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
     fn look(
         &self,
         (name, judge): &(String, Judge<B>),
-        images: &[&Image],
+        shown: &Shown<'_, B>,
         pairs: &[usize],
-    ) -> Result<Views, EvaluateError> {
+        embedding: bool,
+    ) -> Result<Views<B>, EvaluateError> {
         match judge {
-            Judge::Network(net) => {
-                net.look(self.backend, images)
-                    .map_err(|source| EvaluateError::Judge {
-                        judge: name.clone(),
-                        source: Box::new(source),
-                    })
-            }
+            Judge::Network(net) => net
+                .look(self.backend, shown, &shown.all(), embedding)
+                .map_err(|source| EvaluateError::Judge {
+                    judge: name.clone(),
+                    source: Box::new(source),
+                }),
             Judge::Logits(all) => Ok(Views {
                 logits: Array {
                     shape: vec![pairs.len(), all.shape[1]],
                     data: pairs.iter().flat_map(|&p| all.row(p)).copied().collect(),
                 },
                 embedding: None,
+                on_device: None,
             }),
         }
     }
 
-    /// Rows of the features of images, if any metric needs them.
-    fn features(
+    /// Whether a metric needs the classifier's embeddings.
+    fn embeds(&self) -> bool {
+        self.settings.fid_features == FidFeatures::Embedding && self.settings.selection.realism()
+    }
+
+    /// Rows of the features of some images, if any metric needs them.
+    pub(super) fn features(
         &self,
-        images: &[&Image],
-        views: Option<&Views>,
+        shown: &Shown<'_, B>,
+        which: &[usize],
+        views: Option<&Views<B>>,
         journal: &mut Journal,
     ) -> Result<Option<Vec<usize>>, EvaluateError> {
         let needed = [Family::Fid, Family::Kid, Family::Prdc]
@@ -324,7 +293,7 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         let features = match (self.settings.fid_features, &self.models.inception) {
             (FidFeatures::Embedding, _) => views.and_then(|v| v.embedding.clone()),
             (FidFeatures::Inception(_), Some(net)) => {
-                Some(self.per_size(images, |x| Ok(net.extract(self.backend, x)?))?)
+                Some(self.per_size(shown, which, |x| Ok(net.extract(self.backend, x)?))?)
             }
             _ => None,
         };
@@ -338,15 +307,15 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
             &features.data,
         )?
         .check_finite("features")?;
-        let rows = (0..images.len()).map(|i| journal.features.push(features.row(i)));
+        let rows = (0..which.len()).map(|i| journal.features.push(features.row(i)));
         Ok(Some(rows.collect::<Result<_, _>>()?))
     }
 
     /// Rows of the logits that the Inception Score uses.
     fn inception_logits(
         &self,
-        images: &[&Image],
-        views: Option<&Views>,
+        shown: &Shown<'_, B>,
+        views: Option<&Views<B>>,
         journal: &mut Journal,
     ) -> Result<Option<Vec<usize>>, EvaluateError> {
         if !self.settings.selection.has(Family::InceptionScore) {
@@ -355,58 +324,50 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         let logits = match (self.settings.fid_features, &self.models.inception) {
             (FidFeatures::Embedding, _) => views.map(|v| v.logits.clone()),
             (FidFeatures::Inception(_), Some(net)) if net.has_logits() => {
-                Some(self.per_size(images, |x| Ok(net.predict(self.backend, x)?.logits))?)
+                let predict = |x: &B::Tensor| Ok(net.predict(self.backend, x)?.logits);
+                Some(self.per_size(shown, &shown.all(), predict)?)
             }
             _ => None,
         };
         let Some(logits) = logits else {
             return Ok(None);
         };
-        let rows = (0..images.len()).map(|i| journal.logits.push(logits.row(i)));
+        let rows = (0..logits.shape[0]).map(|i| journal.logits.push(logits.row(i)));
         Ok(Some(rows.collect::<Result<_, _>>()?))
     }
 
-    /// Runs images of any sizes through a function of pixel batches, in order.
+    /// Runs some images of any sizes through a function of pixel batches, in order.
     fn per_size(
         &self,
-        images: &[&Image],
+        shown: &Shown<'_, B>,
+        which: &[usize],
         run: impl Fn(&B::Tensor) -> Result<B::Tensor, EvaluateError>,
     ) -> Result<Array, EvaluateError> {
-        let mut rows: Vec<Vec<f32>> = vec![Vec::new(); images.len()];
-        for ([h, w], members) in by_size(images) {
-            let wrapped: Vec<Vec<u8>>;
-            let pixels: Vec<&[u8]> = if self.settings.protocol == Protocol::Published {
-                wrapped = members.iter().map(|&i| wrap(&images[i].pixels)).collect();
-                wrapped.iter().map(|p| &p[..]).collect()
-            } else {
-                members.iter().map(|&i| &images[i].pixels[..]).collect()
+        let mut parts = Vec::new();
+        for batch in shown.batches(self.backend, which)? {
+            let pixels = match self.settings.protocol {
+                Protocol::Exact => batch.pixels,
+                Protocol::Published => {
+                    let wrapped = self.backend.look_up(&batch.pixels, &wrapped_pixels());
+                    wrapped.map_err(NetError::from)?
+                }
             };
-            let x = self
-                .backend
-                .upload_pixels(&pixels, h, w)
-                .map_err(NetError::from)?;
-            let out = self.backend.download(&run(&x)?).map_err(NetError::from)?;
-            for (at, &i) in members.iter().enumerate() {
-                rows[i] = out.row(at).to_vec();
-            }
+            parts.push((batch.places, run(&pixels)?));
         }
-        let width = rows.first().map_or(0, Vec::len);
-        Ok(Array {
-            shape: vec![rows.len(), width],
-            data: rows.concat(),
+        Ok(match in_order(self.backend, parts)? {
+            Some(rows) => self.backend.download(&rows).map_err(NetError::from)?,
+            None => Array::zeros([0, 0]),
         })
     }
 }
 
 /// Pixels as the study's FID received them: `p/127.5 − 1`, times 255, cast to uint8 with wrap-around.
-fn wrap(pixels: &[u8]) -> Vec<u8> {
-    let table: Vec<u8> = (0..=255u8)
-        .map(|p| published::wrap_to_uint8(f32::from(p) / 127.5 - 1.0))
-        .collect();
-    pixels.iter().map(|&p| table[usize::from(p)]).collect()
+fn wrapped_pixels() -> [f32; 256] {
+    let wrapped = |p: u16| published::wrap_to_uint8(f32::from(p) / 127.5 - 1.0);
+    std::array::from_fn(|p| f32::from(wrapped(p as u16)))
 }
 
-fn argmax(logits: &Array) -> Result<Vec<usize>, MetricError> {
+pub(super) fn argmax(logits: &Array) -> Result<Vec<usize>, MetricError> {
     let matrix = Matrix::new("logits", logits.shape[0], logits.shape[1], &logits.data)?;
     validity::predictions("logits", matrix)
 }
@@ -439,7 +400,7 @@ fn opinion(
 }
 
 /// Class of the largest mean probability over oracles with the same classes; ties: lowest index.
-fn mean_probability(oracles: &[Views], at: usize) -> Option<usize> {
+fn mean_probability<B: Backend>(oracles: &[Views<B>], at: usize) -> Option<usize> {
     let classes = oracles.first()?.logits.shape[1];
     if oracles.iter().any(|o| o.logits.shape[1] != classes) {
         return None;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::lp::DifferenceSums;
+use crate::metrics::votes::Vote;
 
 /// What a classifier or oracle says of one counterfactual.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct PairRecord {
     pub source: Option<usize>,
     pub classifier: Option<Opinion>,
     pub oracles: Vec<Opinion>,
+    /// What the oracles say together.
+    #[serde(default)]
+    pub committee: Option<Vote>,
     /// Class of the largest mean probability over the oracles.
     pub mean_probability: Option<usize>,
     /// Sums of pixel differences, pixels 0..255.

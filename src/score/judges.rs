@@ -1,14 +1,28 @@
 //! The classifier and the oracles: networks that look at images, or logits given by the user.
 
+use super::shown::{Placed, Shown, in_order};
 use crate::images::{self, Image};
 use crate::nets::{self, Classifier, NetError};
-use crate::tensor::{Array, Backend};
-use crate::weights::{Card, Channels, Loaded, Preprocessing, ResizeTo};
+use crate::tensor::{Array, Backend, Shape};
+use crate::weights::{Card, Loaded, Preprocessing, ResizeTo};
 
-/// What a judge says of a batch: logits `[n, classes]` and, from a network, embeddings `[n, d]`.
-pub struct Views {
+/// What a judge says of a batch: logits `[n, classes]` and, from a network and if they are wanted, embeddings `[n, d]`.
+pub struct Views<B: Backend> {
     pub logits: Array,
     pub embedding: Option<Array>,
+    /// The logits where a network left them.
+    pub on_device: Option<B::Tensor>,
+}
+
+impl<B: Backend> Views<B> {
+    /// Of no image.
+    fn none() -> Self {
+        Self {
+            logits: Array::zeros([0, 0]),
+            embedding: None,
+            on_device: None,
+        }
+    }
 }
 
 /// A network with its preprocessing.
@@ -43,61 +57,108 @@ impl<B: Backend + 'static> Network<B> {
         })
     }
 
-    /// Logits and embeddings of images of any sizes, in order.
-    pub fn look(&self, backend: &B, images: &[&Image]) -> Result<Views, JudgeError> {
-        let ready = images
-            .iter()
-            .map(|image| self.preprocessing.fit(image))
-            .collect::<Result<Vec<Image>, _>>()?;
-        let mut rows: Vec<(Vec<f32>, Vec<f32>)> = vec![Default::default(); ready.len()];
-        for (size, members) in by_size(&ready) {
-            let pixels: Vec<&[u8]> = members.iter().map(|&i| &ready[i].pixels[..]).collect();
-            let x = backend
-                .upload_pixels(&pixels, size[0], size[1])
-                .map_err(NetError::from)?;
-            let x = self.normalise(backend, &x)?;
-            let prediction = self.net.predict(backend, &x)?;
-            let logits = backend
-                .download(&prediction.logits)
-                .map_err(NetError::from)?;
-            let embedding = backend
-                .download(&prediction.embedding)
-                .map_err(NetError::from)?;
-            for (at, &i) in members.iter().enumerate() {
-                rows[i] = (logits.row(at).to_vec(), embedding.row(at).to_vec());
-            }
-        }
-        let [logits, embedding] = [0, 1].map(|which| {
-            let pick =
-                |r: &(Vec<f32>, Vec<f32>)| if which == 0 { r.0.clone() } else { r.1.clone() };
-            let width = rows.first().map_or(0, |r| pick(r).len());
-            Array {
-                shape: vec![rows.len(), width],
-                data: rows.iter().flat_map(pick).collect(),
-            }
-        });
-        if let Some(at) = logits.data.iter().position(|v| !v.is_finite()) {
+    /// What is said of some images of any sizes, in order. Embeddings come from the device only if they are wanted.
+    pub fn look(
+        &self,
+        backend: &B,
+        shown: &Shown<'_, B>,
+        which: &[usize],
+        embedding: bool,
+    ) -> Result<Views<B>, JudgeError> {
+        let Some([logits, embedded]) = self.predict(backend, shown, which)? else {
+            return Ok(Views::none());
+        };
+        let embedded = embedding.then_some(embedded);
+        let down = |x: &B::Tensor| backend.download(x).map_err(NetError::from);
+        let views = Views {
+            logits: down(&logits)?,
+            embedding: embedded.as_ref().map(down).transpose()?,
+            on_device: Some(logits),
+        };
+        let Array { shape, data } = &views.logits;
+        if let Some(at) = data.iter().position(|v| !v.is_finite()) {
             return Err(JudgeError::Other(format!(
                 "the network gave {} for image {} of the batch; check its weights and preprocessing",
-                logits.data[at],
-                at / logits.shape[1].max(1)
+                data[at],
+                at / shape[1].max(1)
             )));
         }
-        Ok(Views {
-            logits,
-            embedding: Some(embedding),
-        })
+        Ok(views)
+    }
+
+    /// Logits and embeddings on the device, in the order of the images; `None` without an image.
+    fn predict(
+        &self,
+        backend: &B,
+        shown: &Shown<'_, B>,
+        which: &[usize],
+    ) -> Result<Option<[B::Tensor; 2]>, JudgeError> {
+        let (mut logits, mut embeddings) = (Vec::new(), Vec::new());
+        for (places, pixels) in self.fitted(backend, shown, which)? {
+            let x = self.normalise(backend, &pixels)?;
+            let said = self.net.predict(backend, &x)?;
+            logits.push((places.clone(), said.logits));
+            embeddings.push((places, said.embedding));
+        }
+        let logits = in_order(backend, logits)?;
+        let embeddings = in_order(backend, embeddings)?;
+        Ok(logits.zip(embeddings).map(|(l, e)| [l, e]))
+    }
+
+    /// The images as the network takes them, but for normalisation: those that come to one size together, with their
+    /// places in `which`. A device that keeps pixels resizes and crops them; the host does it for the others.
+    fn fitted(
+        &self,
+        backend: &B,
+        shown: &Shown<'_, B>,
+        which: &[usize],
+    ) -> Result<Vec<Placed<B::Tensor>>, JudgeError> {
+        if !backend.keeps_pixels() {
+            let ready = which
+                .iter()
+                .map(|&i| self.preprocessing.fit(shown.images()[i]))
+                .collect::<Result<Vec<Image>, _>>()?;
+            let mut fitted = Vec::new();
+            for ([h, w], places) in by_size(&ready) {
+                let pixels: Vec<&[u8]> = places.iter().map(|&i| &ready[i].pixels[..]).collect();
+                let pixels = backend.upload_pixels(&pixels, h, w);
+                fitted.push((places, pixels.map_err(NetError::from)?));
+            }
+            return Ok(fitted);
+        }
+        let mut sizes: Vec<Placed<Vec<B::Tensor>>> = Vec::new();
+        for batch in shown.batches(backend, which)? {
+            let mut x = batch.pixels;
+            for pass in self.preprocessing.passes(batch.size)? {
+                x = backend.resize_pixels(&x, &pass).map_err(NetError::from)?;
+            }
+            let size = |x: &B::Tensor| [backend.shape(x).h, backend.shape(x).w];
+            let same = |parts: &[B::Tensor]| parts.iter().all(|part| size(part) == size(&x));
+            match sizes.iter_mut().find(|(_, parts)| same(parts)) {
+                Some((places, parts)) => {
+                    places.extend(batch.places);
+                    parts.push(x);
+                }
+                None => sizes.push((batch.places, vec![x])),
+            }
+        }
+        let joined = |(places, mut parts): Placed<Vec<B::Tensor>>| {
+            let pixels = match parts.len() {
+                1 => parts.remove(0),
+                _ => backend.stack(&parts).map_err(NetError::from)?,
+            };
+            Ok((places, pixels))
+        };
+        sizes.into_iter().map(joined).collect()
     }
 
     fn normalise(&self, backend: &B, x: &B::Tensor) -> Result<B::Tensor, NetError> {
         let p = &self.preprocessing;
-        let order = match p.channels {
-            Channels::Rgb => [0, 1, 2],
-            Channels::Bgr => [2, 1, 0],
-        };
+        let order = p.channel_order();
         let scale = p.std.map(|s| p.scale / s);
         let shift = [0, 1, 2].map(|c| -p.mean[c] / p.std[c]);
-        Ok(backend.affine(x, &order, &scale, &shift)?)
+        let n = order.len();
+        Ok(backend.affine(x, order, &scale[..n], &shift[..n])?)
     }
 
     /// Number of classes and width of the embedding, found by looking at a grey image.
@@ -115,9 +176,14 @@ impl<B: Backend + 'static> Network<B> {
             height: side[0],
             pixels: vec![128; side[0] * side[1] * 3],
         };
-        let views = self.look(backend, &[&grey])?;
-        let embedding = views.embedding.map_or(0, |e| e.shape[1]);
-        Ok([views.logits.shape[1], embedding])
+        let said = self.predict(backend, &Shown::new(vec![&grey]), &[0])?;
+        let width = |x: &B::Tensor| {
+            let Shape { h, w, c, .. } = backend.shape(x);
+            h * w * c
+        };
+        Ok(said.map_or([0; 2], |[logits, embedding]| {
+            [width(&logits), width(&embedding)]
+        }))
     }
 }
 

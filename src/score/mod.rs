@@ -11,12 +11,15 @@ pub mod journal;
 mod judges;
 mod labels;
 pub mod logits;
+mod originals;
 mod perceptual;
 pub mod realism;
 mod retry;
 mod run;
+pub mod samples;
 mod scores;
 mod settings;
+mod shown;
 mod taps;
 mod work;
 
@@ -27,7 +30,7 @@ pub use evaluate::EvaluateError;
 pub use journal::{JournalError, write_atomically};
 pub use judges::JudgeError;
 pub use labels::Labels;
-pub use run::{Maps, Progress, RunError};
+pub use run::{HeatMaps, Maps, Progress, RunError};
 pub use scores::{Fingerprint, Group, Left, SCHEMA, Score, Scores, SkippedFile, Summary, Tool};
 pub use settings::{Family, FidFeatures, Protocol, Selection, Settings};
 pub use work::{PlanError, order};
@@ -442,7 +445,7 @@ fn pair_rows(
                 row.source_probability = opinion.source;
             }
             row.oracles = record.oracles.iter().map(|o| name(o.class)).collect();
-            row.committee = aggregate::ballot(record).map(|b| name(b.plurality));
+            row.committee = aggregate::vote(record).map(|b| name(b.plurality));
             let verdict = aggregate::verdict(record, planned.target);
             row.verdict = verdict.map(|v| aggregate::verdict_name(v).to_string());
             if let Some(sums) = &record.difference {

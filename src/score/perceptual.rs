@@ -1,17 +1,23 @@
 //! LPIPS of a batch: features of originals are reused, members of a set are compared with each other.
 
-use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::evaluate::{Decoded, EvaluateError, Evaluator};
-use super::judges::by_size;
-use super::settings::{Family, Protocol};
+use super::originals::Originals;
+use super::settings::Family;
+use super::shown::Shown;
 use super::taps::{Key, Taps};
 use super::work::Planned;
-use crate::images::{self, Image, Limits};
+use crate::images::{self, Limits};
 use crate::metrics::MetricBackend;
 use crate::metrics::lpips::LpipsDistance;
 use crate::nets::NetError;
+
+const NO_BACKBONE: NetError = NetError::MissingPart {
+    network: "LPIPS",
+    part: "backbone",
+};
 
 #[derive(Clone, Copy)]
 enum Side {
@@ -31,34 +37,56 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
     pub(super) fn lpips(
         &mut self,
         batch: &[Decoded],
+        originals: &Originals<'_, B>,
+        counterfactuals: &Shown<'_, B>,
     ) -> Result<Option<Vec<SetDistance>>, EvaluateError> {
         if self.models.lpips.is_none() {
             return Ok(None);
         }
-        let originals = self.original_taps(batch)?;
-        let images: Vec<&Image> = batch.iter().map(|d| &d.counterfactual).collect();
+        let of_originals = self.original_taps(batch, originals)?;
         let groups: Vec<usize> = batch
             .iter()
             .map(|d| self.work.pairs[d.pair].group)
             .collect();
-        let taps = self.taps_of(&images, &groups, Side::Counterfactual)?;
-        let pairs: Vec<(&Taps<B>, &Taps<B>)> = originals.iter().zip(&taps).collect();
-        let mut distances = Vec::with_capacity(batch.len());
-        for (at, (decoded, distance)) in batch.iter().zip(self.distances(&pairs)?).enumerate() {
-            let planned = &self.work.pairs[decoded.pair];
-            let diverse = self.settings.selection.has(Family::Diversity);
-            let to_earlier = if diverse && self.in_set(planned, decoded.pair) {
-                self.distances_to_earlier(planned.set, decoded.pair, &taps[at])?
-            } else {
-                Vec::new()
-            };
-            distances.push(SetDistance {
+        let all = counterfactuals.all();
+        let taps = self.taps_of(counterfactuals, &all, &groups, Side::Counterfactual)?;
+        let pairs: Vec<(&Taps<B>, &Taps<B>)> = of_originals.iter().zip(&taps).collect();
+        let found = self.distances(&pairs)?;
+        let mut distances: Vec<SetDistance> = found
+            .into_iter()
+            .map(|distance| SetDistance {
                 value: distance.value,
                 layers: distance.layers,
-                to_earlier,
-            });
+                to_earlier: Vec::new(),
+            })
+            .collect();
+        if self.settings.selection.has(Family::Diversity) {
+            for run in self.sets(batch) {
+                let pairs: Vec<usize> = batch[run.clone()].iter().map(|d| d.pair).collect();
+                let to_earlier = self.distances_within(&pairs, &taps[run.clone()])?;
+                for (distance, to_earlier) in distances[run].iter_mut().zip(to_earlier) {
+                    distance.to_earlier = to_earlier;
+                }
+            }
         }
         Ok(Some(distances))
+    }
+
+    /// The parts of a batch that belong to one set of at least two counterfactuals each.
+    fn sets(&self, batch: &[Decoded]) -> Vec<Range<usize>> {
+        let set = |at: usize| self.work.pairs[batch[at].pair].set;
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for at in 0..batch.len() {
+            match runs.last_mut() {
+                Some(run) if set(run.start) == set(at) => run.end = at + 1,
+                _ => runs.push(at..at + 1),
+            }
+        }
+        runs.retain(|run| {
+            let pair = batch[run.start].pair;
+            self.in_set(&self.work.pairs[pair], pair)
+        });
+        runs
     }
 
     fn in_set(&self, planned: &Planned, pair: usize) -> bool {
@@ -71,10 +99,7 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         &self,
         pairs: &[(&Taps<B>, &Taps<B>)],
     ) -> Result<Vec<LpipsDistance>, EvaluateError> {
-        let lpips = self.models.lpips.as_ref().ok_or(NetError::MissingPart {
-            network: "LPIPS",
-            part: "backbone",
-        })?;
+        let lpips = self.models.lpips.as_ref().ok_or(NO_BACKBONE)?;
         let pairs: Vec<_> = pairs.iter().map(|(a, b)| (&a[..], &b[..])).collect();
         let found = lpips.distances_of(self.backend, &pairs)?;
         if found.len() != pairs.len() || found.iter().any(Vec::is_empty) {
@@ -86,80 +111,86 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Distances to the earlier members of a set; features that are not kept any more are computed again.
-    fn distances_to_earlier(
+    /// Distances of consecutive members of a set to all members before each; features of earlier ones that are not kept
+    /// any more are computed again.
+    fn distances_within(
         &mut self,
-        set: usize,
-        pair: usize,
-        taps: &Taps<B>,
-    ) -> Result<Vec<f64>, EvaluateError> {
-        let mut others = Vec::new();
-        for earlier in (set..pair)
-            .filter(|p| !self.skipped.contains(p))
-            .collect::<Vec<_>>()
-        {
-            let key = Key::Pair(earlier);
-            let other = match self.cache.get(key) {
-                Some(taps) => taps,
-                None => {
-                    let planned = &self.work.pairs[earlier];
-                    let limits = Limits {
-                        max_pixels: self.settings.max_pixels,
-                    };
-                    let image = images::read(&planned.pair.counterfactual, &limits)?;
-                    let taps = self.taps_of(&[&image], &[planned.group], Side::Counterfactual)?;
-                    let own = self.owned(&taps[0])?;
-                    self.cache.put(self.backend, key, &own);
-                    own
-                }
-            };
-            others.push(other);
+        members: &[usize],
+        taps: &[Taps<B>],
+    ) -> Result<Vec<Vec<f64>>, EvaluateError> {
+        let (Some(&first), Some(&last)) = (members.first(), members.last()) else {
+            return Ok(Vec::new());
+        };
+        let set = self.work.pairs[first].set;
+        let earlier: Vec<usize> = (set..first).filter(|p| !self.skipped.contains(p)).collect();
+        let mut images = Vec::with_capacity(earlier.len() + taps.len());
+        for &member in &earlier {
+            images.push(self.earlier_taps(member)?);
         }
-        let pairs: Vec<(&Taps<B>, &Taps<B>)> = others.iter().map(|other| (other, taps)).collect();
-        let distances = self.distances(&pairs)?;
-        let distances = distances.iter().map(|d| d.value).collect();
+        images.extend(taps.iter().cloned());
+        let pairs: Vec<[usize; 2]> = (earlier.len()..images.len())
+            .flat_map(|later| (0..later).map(move |before| [before, later]))
+            .collect();
+        let lpips = self.models.lpips.as_ref().ok_or(NO_BACKBONE)?;
+        let images: Vec<&Vec<B::Tensor>> = images.iter().map(|taps| &**taps).collect();
+        let found = lpips.some_pairs(self.backend, &images, &pairs)?;
+        let mut values = found.iter().map(|d| d.value);
+        let to_earlier = (0..taps.len())
+            .map(|at| values.by_ref().take(earlier.len() + at).collect())
+            .collect();
         // Kept for the later members; after the last one the whole set is done with.
-        let next = self.work.pairs.get(pair + 1);
+        let next = self.work.pairs.get(last + 1);
         if next.is_some_and(|n| n.set == set) {
-            let own = self.owned(taps)?;
-            self.cache.put(self.backend, Key::Pair(pair), &own);
+            for (&member, taps) in members.iter().zip(taps) {
+                let own = self.owned(taps)?;
+                self.cache.put(self.backend, Key::Pair(member), &own);
+            }
         } else {
-            (set..pair).for_each(|member| self.cache.forget(Key::Pair(member)));
+            (set..last).for_each(|member| self.cache.forget(Key::Pair(member)));
         }
-        Ok(distances)
+        Ok(to_earlier)
     }
 
-    /// Features of the originals of a batch, from the cache or computed together.
-    fn original_taps(&mut self, batch: &[Decoded]) -> Result<Vec<Taps<B>>, EvaluateError> {
-        let published = self.settings.protocol == Protocol::Published;
-        let keys: Vec<Key> = batch
-            .iter()
-            .map(|d| {
-                let p = &self.work.pairs[d.pair];
-                Key::Original(p.original, if published { p.group } else { 0 })
-            })
-            .collect();
-        let mut found: HashMap<Key, Taps<B>> = HashMap::new();
+    /// Features of a counterfactual of an earlier batch.
+    fn earlier_taps(&mut self, pair: usize) -> Result<Taps<B>, EvaluateError> {
+        let key = Key::Pair(pair);
+        if let Some(taps) = self.cache.get(key) {
+            return Ok(taps);
+        }
+        let planned = &self.work.pairs[pair];
+        let limits = Limits {
+            max_pixels: self.settings.max_pixels,
+        };
+        let image = images::read(&planned.pair.counterfactual, &limits)?;
+        let shown = Shown::new(vec![&image]);
+        let taps = self.taps_of(&shown, &[0], &[planned.group], Side::Counterfactual)?;
+        let own = self.owned(&taps[0])?;
+        self.cache.put(self.backend, key, &own);
+        Ok(own)
+    }
+
+    /// Features of the originals of a batch: those that were kept, and those computed now, together.
+    fn original_taps(
+        &mut self,
+        batch: &[Decoded],
+        originals: &Originals<'_, B>,
+    ) -> Result<Vec<Taps<B>>, EvaluateError> {
+        let keys = &originals.keys;
+        let mut found = originals.kept.clone();
         let mut missing: Vec<usize> = Vec::new();
         for (at, key) in keys.iter().enumerate() {
-            if found.contains_key(key) || missing.iter().any(|&m| keys[m] == *key) {
-                continue;
-            }
-            match self.cache.get(*key) {
-                Some(taps) => drop(found.insert(*key, taps)),
-                None => missing.push(at),
+            if !found.contains_key(key) && missing.iter().all(|&m| keys[m] != *key) {
+                missing.push(at);
             }
         }
-        let images: Vec<&Image> = missing.iter().map(|&at| &*batch[at].original).collect();
-        let groups: Vec<usize> = missing
+        let planned = |at: usize| &self.work.pairs[batch[at].pair];
+        let which: Vec<usize> = missing
             .iter()
-            .map(|&at| self.work.pairs[batch[at].pair].group)
+            .map(|&at| originals.place[&planned(at).original])
             .collect();
-        for (taps, &at) in self
-            .taps_of(&images, &groups, Side::Original)?
-            .iter()
-            .zip(&missing)
-        {
+        let groups: Vec<usize> = missing.iter().map(|&at| planned(at).group).collect();
+        let taps = self.taps_of(&originals.shown, &which, &groups, Side::Original)?;
+        for (taps, &at) in taps.iter().zip(&missing) {
             let last = batch.last().map_or(0, |d| d.pair);
             let used_again = self.work.last_use[self.work.pairs[batch[at].pair].original] > last;
             if used_again {
@@ -182,36 +213,34 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         Ok(Arc::new(copies.map_err(NetError::from)?))
     }
 
+    /// Features of some images, each with the group whose rescaling applies.
     fn taps_of(
         &self,
-        images: &[&Image],
+        shown: &Shown<'_, B>,
+        which: &[usize],
         groups: &[usize],
         side: Side,
     ) -> Result<Vec<Taps<B>>, EvaluateError> {
         let Some(lpips) = &self.models.lpips else {
             return Ok(Vec::new());
         };
-        let mut all: Vec<Option<Taps<B>>> = vec![None; images.len()];
-        for ([h, w], members) in by_size(images) {
-            // Images of one rescaling go together; in the exact protocol that is all of them.
-            let mut parts: Vec<([f32; 2], Vec<usize>)> = Vec::new();
-            for &i in &members {
-                let map = self.to_unit(groups[i], side);
-                match parts.iter_mut().find(|(m, _)| *m == map) {
-                    Some((_, part)) => part.push(i),
-                    None => parts.push((map, vec![i])),
-                }
+        // Images of one rescaling go together; in the exact protocol that is all of them.
+        let mut parts: Vec<([f32; 2], Vec<usize>)> = Vec::new();
+        for (at, &group) in groups.iter().enumerate() {
+            let map = self.to_unit(group, side);
+            match parts.iter_mut().find(|(m, _)| *m == map) {
+                Some((_, part)) => part.push(at),
+                None => parts.push((map, vec![at])),
             }
-            for ([factor, offset], part) in parts {
-                let pixels: Vec<&[u8]> = part.iter().map(|&i| &images[i].pixels[..]).collect();
-                let x = self
-                    .backend
-                    .upload_pixels(&pixels, h, w)
-                    .map_err(NetError::from)?;
-                let taps = lpips.features(self.backend, &x, factor, offset)?;
-                for (at, &i) in part.iter().enumerate() {
-                    let own = taps.iter().map(|t| self.backend.select(t, at)).collect();
-                    all[i] = Some(Arc::new(own));
+        }
+        let mut all: Vec<Option<Taps<B>>> = vec![None; which.len()];
+        for ([factor, offset], part) in parts {
+            let images: Vec<usize> = part.iter().map(|&at| which[at]).collect();
+            for batch in shown.batches(self.backend, &images)? {
+                let taps = lpips.features(self.backend, &batch.pixels, factor, offset)?;
+                for (i, &place) in batch.places.iter().enumerate() {
+                    let own = taps.iter().map(|t| self.backend.select(t, i)).collect();
+                    all[part[place]] = Some(Arc::new(own));
                 }
             }
         }
@@ -237,8 +266,9 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
             return Ok(None);
         };
         let group = [self.work.pairs[decoded.pair].group];
-        let a = self.taps_of(&[&*decoded.original], &group, Side::Original)?;
-        let b = self.taps_of(&[&decoded.counterfactual], &group, Side::Counterfactual)?;
+        let [a, b] = [&*decoded.original, &decoded.counterfactual].map(|i| Shown::new(vec![i]));
+        let a = self.taps_of(&a, &[0], &group, Side::Original)?;
+        let b = self.taps_of(&b, &[0], &group, Side::Counterfactual)?;
         let (h, w) = (decoded.original.height, decoded.original.width);
         let map = lpips.map(self.backend, &a[0], &b[0], h, w)?;
         Ok(Some(

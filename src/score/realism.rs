@@ -7,7 +7,7 @@ use super::journal::{Journal, JournalError, PairRecord, Rows};
 use super::scores::Score;
 use super::settings::{Family, Settings};
 use super::work::{GroupPlan, Work};
-use crate::metrics::fid::{FrechetDistance, frechet_from_features, frechet_from_moments};
+use crate::metrics::fid::{FrechetDistance, frechet_from_moments};
 use crate::metrics::fid_bootstrap::frechet_bootstrap;
 use crate::metrics::inception_score::{Order, inception_score};
 use crate::metrics::kernel_sums::PolynomialKernel;
@@ -67,7 +67,7 @@ pub fn scores<B: MetricBackend>(
     } else if wants(Family::Fid) {
         let (r, f) = (journal.features.read(&real)?, journal.features.read(&fake)?);
         let score = sets(&r, &f, width)
-            .and_then(|(r, f)| fid(r, f, settings))
+            .and_then(|(r, f)| fid(backend, r, f, settings))
             .unwrap_or_else(|e| Score::missing(fake.len(), e.to_string()));
         scores.insert("fid".into(), score);
     }
@@ -143,9 +143,23 @@ fn fid_score(distance: &FrechetDistance, n: usize) -> Score {
 }
 
 /// Fréchet distance with its bootstrap interval.
-pub fn fid(real: Matrix<'_>, fake: Matrix<'_>, settings: &Settings) -> Result<Score, MetricError> {
-    let distance = frechet_from_features(real, fake)?;
-    let score = fid_score(&distance, fake.rows());
+pub fn fid<B: MetricBackend>(
+    backend: &B,
+    real: Matrix<'_>,
+    fake: Matrix<'_>,
+    settings: &Settings,
+) -> Result<Score, MetricError> {
+    fid_with_interval(&backend.frechet(real, fake)?, real, fake, settings)
+}
+
+/// A Fréchet distance of these features as a score with its bootstrap interval.
+pub fn fid_with_interval(
+    distance: &FrechetDistance,
+    real: Matrix<'_>,
+    fake: Matrix<'_>,
+    settings: &Settings,
+) -> Result<Score, MetricError> {
+    let score = fid_score(distance, fake.rows());
     if settings.bootstrap == 0 {
         return Ok(score);
     }

@@ -24,7 +24,9 @@ pub enum RunError {
     Evaluate(#[from] EvaluateError),
     #[error(transparent)]
     Journal(#[from] JournalError),
-    #[error("the heat map of {pair:?}: {reason}")]
+    #[error(
+        "the heat map of {pair:?}: {reason}; what was computed is in the journal: run again with --resume, which makes the heat maps that are missing"
+    )]
     Map { pair: String, reason: String },
     #[error(
         "{file} was changed after it had been scored; delete the journal folder to score everything anew"
@@ -32,8 +34,15 @@ pub enum RunError {
     Changed { file: PathBuf },
 }
 
-/// Takes the LPIPS heat map of a pair: index, name, values row by row, width.
-pub type Maps<'a> = &'a mut dyn FnMut(usize, &str, &[f32], usize) -> Result<(), String>;
+/// Takes the LPIPS heat maps of pairs, by number and name.
+pub trait HeatMaps {
+    /// Whether that of a pair is there; a run that goes on makes those that are not.
+    fn has(&self, pair: usize, name: &str) -> bool;
+    /// Values row by row, and their number in a row.
+    fn take(&mut self, pair: usize, name: &str, map: &[f32], width: usize) -> Result<(), String>;
+}
+
+pub type Maps<'a> = &'a mut dyn HeatMaps;
 
 /// Told how far a run is: what is being done, how many of how many.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
@@ -74,7 +83,7 @@ pub fn run<B: MetricBackend + 'static>(
     evaluator: &mut Evaluator<'_, B>,
     journal: &mut Journal,
     records: &mut Vec<Record>,
-    maps: Option<Maps<'_>>,
+    mut maps: Option<Maps<'_>>,
     progress: Progress<'_>,
 ) -> Result<(), RunError> {
     check_unchanged(evaluator.work, records)?;
@@ -95,6 +104,9 @@ pub fn run<B: MetricBackend + 'static>(
         position.next_reference,
         progress,
     )?;
+    if let Some(maps) = maps.as_deref_mut() {
+        missing_maps(evaluator, records, maps)?;
+    }
     pairs(
         evaluator,
         journal,
@@ -214,12 +226,12 @@ fn pairs<B: MetricBackend + 'static>(
                 journal.append(&in_order(new))?;
                 return Err(error.into());
             }
-            if let Some(take) = maps.as_mut() {
-                send_maps(evaluator, &good, take)?;
-            }
             let new = in_order(new);
             journal.append(&new)?;
             records.extend(new);
+            if let Some(maps) = maps.as_deref_mut() {
+                send_maps(evaluator, &good, maps)?;
+            }
             progress("pairs", done, total);
         }
         Ok(())
@@ -327,20 +339,53 @@ fn in_order(mut records: Vec<Record>) -> Vec<Record> {
     records
 }
 
+/// The heat maps of pairs in the journal that an earlier run could not write.
+fn missing_maps<B: MetricBackend + 'static>(
+    evaluator: &Evaluator<'_, B>,
+    records: &[Record],
+    maps: Maps<'_>,
+) -> Result<(), RunError> {
+    let work = evaluator.work;
+    let limits = limits(evaluator.settings);
+    let mut kept = HashMap::new();
+    for record in records {
+        let Record::Pair(found) = record else {
+            continue;
+        };
+        let pair = found.pair;
+        if maps.has(pair, &work.pairs[pair].pair.name) {
+            continue;
+        }
+        for item in decode(work, evaluator.settings, pair..pair + 1, &limits, &mut kept) {
+            let (original, counterfactual) = item.images.map_err(RunError::Bad)?;
+            let decoded = Decoded {
+                pair,
+                stamp: item.stamp,
+                original,
+                counterfactual,
+            };
+            send_maps(evaluator, &[decoded], maps)?;
+        }
+    }
+    Ok(())
+}
+
 fn send_maps<B: MetricBackend + 'static>(
     evaluator: &Evaluator<'_, B>,
     batch: &[Decoded],
-    take: &mut Maps<'_>,
+    maps: Maps<'_>,
 ) -> Result<(), RunError> {
     for decoded in batch {
         let Some(map) = evaluator.map(decoded)? else {
             return Ok(());
         };
         let name = &evaluator.work.pairs[decoded.pair].pair.name;
-        take(decoded.pair, name, &map, decoded.original.width).map_err(|reason| RunError::Map {
-            pair: name.clone(),
-            reason,
-        })?;
+        let width = decoded.original.width;
+        maps.take(decoded.pair, name, &map, width)
+            .map_err(|reason| RunError::Map {
+                pair: name.clone(),
+                reason,
+            })?;
     }
     Ok(())
 }

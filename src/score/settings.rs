@@ -20,9 +20,25 @@ pub enum Family {
     Kid,
     InceptionScore,
     Prdc,
+    /// Of \[quantitative-evaluations\], over samples; see [`super::samples`].
+    TargetClassValidity,
+    Im1,
+    Im2,
+    Oracle,
+    LabelVariation,
 }
 
 impl Family {
+    /// Families that only a run over samples computes.
+    pub const OF_SAMPLES: [Family; 5] = [
+        Family::TargetClassValidity,
+        Family::Im1,
+        Family::Im2,
+        Family::Oracle,
+        Family::LabelVariation,
+    ];
+
+    /// Families of a run over pairs of images.
     pub const ALL: [Family; 9] = [
         Family::Validity,
         Family::Lp,
@@ -46,6 +62,11 @@ impl Family {
             Family::Kid => "kid",
             Family::InceptionScore => "inception_score",
             Family::Prdc => "prdc",
+            Family::TargetClassValidity => "target_class_validity",
+            Family::Im1 => "im1",
+            Family::Im2 => "im2",
+            Family::Oracle => "oracle",
+            Family::LabelVariation => "label_variation",
         }
     }
 
@@ -65,7 +86,7 @@ impl Family {
 }
 
 /// Scores by name and the family that yields them. `/` stands for "one per oracle or rule".
-const NAMES: [(&str, Family); 25] = [
+const NAMES: [(&str, Family); 35] = [
     ("target_accuracy", Family::Validity),
     ("original_accuracy", Family::Validity),
     ("neither", Family::Validity),
@@ -91,6 +112,16 @@ const NAMES: [(&str, Family); 25] = [
     ("density", Family::Prdc),
     ("coverage", Family::Prdc),
     ("precision-recall", Family::Prdc),
+    ("en", Family::ElasticNet),
+    ("tcv", Family::TargetClassValidity),
+    ("target_class_validity", Family::TargetClassValidity),
+    ("im1_numerator", Family::Im1),
+    ("im1_denominator", Family::Im1),
+    ("im2_numerator", Family::Im2),
+    ("im2_denominator", Family::Im2),
+    ("lvs", Family::LabelVariation),
+    ("label_variation", Family::LabelVariation),
+    ("fid:embedding", Family::Fid),
 ];
 
 /// Which families to compute; `None` means all that the inputs allow.
@@ -99,6 +130,8 @@ pub struct Selection {
     pub families: BTreeSet<Family>,
     /// True if the user named them: then one that cannot be computed is an error.
     pub explicit: bool,
+    /// `fid:embedding` was named.
+    pub embedding: bool,
 }
 
 impl Selection {
@@ -115,24 +148,29 @@ impl Selection {
         Self {
             families: families.into(),
             explicit: false,
+            embedding: false,
         }
     }
 
     /// Reads a comma-separated list of score names, family names or `all`.
     pub fn parse(list: &str) -> Result<Self, String> {
         let mut families = BTreeSet::new();
+        let mut embedding = false;
         for item in list.split(',').map(str::trim).filter(|s| !s.is_empty()) {
             let base = item.split('/').next().unwrap_or(item);
             if base == "all" {
                 families.extend(Family::ALL);
                 continue;
             }
+            embedding |= base == "fid:embedding";
             let family = Family::ALL
                 .into_iter()
+                .chain(Family::OF_SAMPLES)
                 .find(|f| f.name() == base)
                 .or_else(|| NAMES.iter().find(|(n, _)| *n == base).map(|(_, f)| *f));
             families.insert(family.ok_or_else(|| {
-                let known: Vec<&str> = Family::ALL.iter().map(|f| f.name()).collect();
+                let all = Family::ALL.iter().chain(&Family::OF_SAMPLES);
+                let known: Vec<&str> = all.map(|f| f.name()).collect();
                 format!(
                     "unknown metric {item:?}; known: {}, the names of single scores (such as l1, precision), and all",
                     known.join(", ")
@@ -145,11 +183,17 @@ impl Selection {
         Ok(Self {
             families,
             explicit: true,
+            embedding,
         })
     }
 
     pub fn has(&self, family: Family) -> bool {
         self.families.contains(&family)
+    }
+
+    /// True if a metric was named that only a run over samples computes.
+    pub fn of_samples(&self) -> bool {
+        Family::OF_SAMPLES.iter().any(|f| self.has(*f))
     }
 
     /// True if features of image sets are needed.

@@ -39,6 +39,14 @@ impl Stream {
     pub const GLYPH_NOISE: Stream = Stream(17);
     /// Which glyph images are for training, validation and test.
     pub const GLYPH_SPLIT: Stream = Stream(18);
+    /// Dots that are the labels of glyph images.
+    pub const GLYPH_DOT: Stream = Stream(71);
+    /// Fixed rotations and the order of values of an invertible network.
+    pub const INVERTIBLE_LAYOUT: Stream = Stream(72);
+    /// Noise on the images an invertible network learns from.
+    pub const INVERTIBLE_NOISE: Stream = Stream(73);
+    /// Target classes of a study that draws them.
+    pub const STUDY_TARGETS: Stream = Stream(74);
 }
 
 const ROUNDS: usize = 10;

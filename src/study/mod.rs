@@ -1,4 +1,5 @@
 //! The papers' protocols: which data × models × methods × metrics, and the tables of their results.
 
 pub mod diffusion;
+pub mod quantitative;
 pub mod tables;

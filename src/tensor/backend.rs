@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Activation, Array, Attention, Conv, Layer, Norm, Pool, Resize, Shape, TensorError};
+use super::{
+    Activation, Array, Attention, Conv, Kept, Layer, Norm, PixelPass, Pool, Resize, Shape,
+    TensorError,
+};
 
 /// One piece of a concatenation over channels. A device may compute a piece straight into its place.
 pub enum Part<'a, B: Backend + ?Sized> {
@@ -15,6 +18,12 @@ pub enum Part<'a, B: Backend + ?Sized> {
 pub struct Compared<'a, B: Backend + ?Sized> {
     pub a: &'a B::Tensor,
     pub b: &'a B::Tensor,
+    pub head: &'a [f32],
+}
+
+/// The features of single images at one tap of a network, and the weights of their channels.
+pub struct Tap<'a, B: Backend + ?Sized> {
+    pub images: Vec<&'a B::Tensor>,
     pub head: &'a [f32],
 }
 
@@ -54,6 +63,12 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
+    /// Whether pixels are worth keeping where they were uploaded: networks are then fed from one upload, and images are
+    /// resized and cropped there ([`Backend::resize_pixels`]).
+    fn keeps_pixels(&self) -> bool {
+        false
+    }
+
     /// Runs a piece of a network. For the way back a device with gradients keeps what is computed inside of it or, with
     /// `checkpointing`, only its inputs, and then computes the rest again. Gradients have the same bits either way.
     fn piece(
@@ -66,6 +81,27 @@ pub trait Backend: Send + Sync + 'static {
         Self: Sized,
     {
         piece(self, inputs)
+    }
+
+    /// Runs the torso of a network on `x`: a device with gradients keeps what is computed inside of it for the way back in
+    /// the type `kept`, and gives its result in f32 again. Other devices have one type for everything.
+    fn torso<E: From<TensorError>>(
+        &self,
+        x: &Self::Tensor,
+        kept: Kept,
+        inside: impl FnOnce(Self::Tensor) -> Result<Self::Tensor, E>,
+    ) -> Result<Self::Tensor, E>
+    where
+        Self: Sized,
+    {
+        match kept {
+            Kept::F32 => inside(x.clone()),
+            _ => Err(TensorError::Device(format!(
+                "{}: a torso in {kept} is for devices with gradients; take f32",
+                self.describe()
+            ))
+            .into()),
+        }
     }
 
     // Transfer.
@@ -209,6 +245,23 @@ pub trait Backend: Send + Sync + 'static {
         height: usize,
         width: usize,
     ) -> Result<Self::Tensor, TensorError>;
+    /// One pass of a resize of pixels (whole numbers 0..255), in integers: the same bits on every device. It has no
+    /// gradient.
+    fn resize_pixels(
+        &self,
+        x: &Self::Tensor,
+        pass: &PixelPass,
+    ) -> Result<Self::Tensor, TensorError> {
+        self.upload(&pass.on_host(&self.download(x)?, self.shape(x))?)
+    }
+    /// `table[x]` for pixels; what is no pixel counts as the nearest that is one. It has no gradient.
+    fn look_up(&self, x: &Self::Tensor, table: &[f32; 256]) -> Result<Self::Tensor, TensorError> {
+        let mut values = self.download(x)?;
+        for value in &mut values.data {
+            *value = table[*value as u8 as usize];
+        }
+        self.upload(&values)
+    }
 
     // Feature distance (LPIPS).
 
@@ -235,20 +288,26 @@ pub trait Backend: Send + Sync + 'static {
         let of = |c: &Compared<'_, Self>| self.mean_feature_distance(c.a, c.b, c.head);
         compared.iter().map(of).collect()
     }
-    /// The mean of that map for all pairs of images of a batch: 0 and 1, 0 and 2, …, 1 and 2, ….
-    fn all_pairs_feature_distance(
+    /// The mean of that map for pairs of images, tap by tap: `pairs` are places in the images of every tap.
+    fn feature_distances_of_pairs(
         &self,
-        x: &Self::Tensor,
-        head: &[f32],
-    ) -> Result<Vec<f64>, TensorError> {
-        let n = self.shape(x).n;
-        let images: Vec<Self::Tensor> = (0..n).map(|i| self.select(x, i)).collect();
-        let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
-        for (i, a) in images.iter().enumerate() {
-            for b in &images[i + 1..] {
-                distances.extend(self.mean_feature_distance(a, b, head)?);
-            }
+        taps: &[Tap<'_, Self>],
+        pairs: &[[usize; 2]],
+    ) -> Result<Vec<Vec<f64>>, TensorError> {
+        let compared: Vec<Compared<'_, Self>> = taps
+            .iter()
+            .flat_map(|tap| {
+                pairs.iter().map(|&[a, b]| Compared {
+                    a: tap.images[a],
+                    b: tap.images[b],
+                    head: tap.head,
+                })
+            })
+            .collect();
+        if compared.is_empty() {
+            return Ok(vec![Vec::new(); taps.len()]);
         }
-        Ok(distances)
+        let means = self.mean_feature_distances(&compared)?;
+        Ok(means.chunks(pairs.len()).map(<[_]>::concat).collect())
     }
 }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use super::{
-    Activation, Array, Attention, Backend, Conv, Layer, Norm, Padding, Part, Pool, PoolKind,
-    Resize, Shape, TensorError, Then, rules,
+    Activation, Along, Array, Attention, Backend, Conv, Layer, Norm, Padding, Part, PixelPass,
+    Pool, PoolKind, Resize, Shape, TensorError, Then, rules,
 };
 
 type Result<T> = std::result::Result<T, TensorError>;
@@ -68,6 +68,22 @@ pub struct Plan {
     costs: Mutex<Costs>,
     asked: Mutex<BTreeSet<String>>,
 }
+
+/// Flops of an activation, and of the exponential, as `kernels/activation.wgsl` computes them.
+fn flops_of(activation: Activation) -> usize {
+    match activation {
+        Activation::None => 0,
+        Activation::Relu => 1,
+        Activation::Relu6 | Activation::LeakyRelu => 2,
+        Activation::Tanh => 25,
+        Activation::Silu => EXPONENTIAL + 2,
+        Activation::Gelu => 32,
+    }
+}
+
+const EXPONENTIAL: usize = 25;
+/// A sum of a number of two f32 and an f32.
+const ADDED: usize = 10;
 
 /// Sides of the tiles of convolutions and of attention, pixels of a workgroup of norms and distances, rows of the softmax.
 const TILE: usize = 64;
@@ -246,14 +262,14 @@ impl Backend for Plan {
     fn global_mean(&self, x: &Shape) -> Shape {
         let out = Shape { h: 1, w: 1, ..*x };
         let values = x.len() + out.len();
-        self.note_values(("pool", "cell"), out.len(), x.len(), values);
+        self.note_values(("pool", "cell"), out.len(), ADDED * x.len(), values);
         out
     }
 
     fn adaptive_mean(&self, x: &Shape, rows: usize, columns: usize) -> Result<Shape> {
         let out = rules::adaptive_mean(*x, rows, columns)?;
         let values = x.len() + out.len();
-        self.note_values(("pool", "cell"), out.len(), x.len(), values);
+        self.note_values(("pool", "cell"), out.len(), ADDED * x.len(), values);
         Ok(out)
     }
 
@@ -301,7 +317,8 @@ impl Backend for Plan {
         let groups = rows * rows * heads;
         self.note("attention", "scores", groups, 2 * d * scores, values);
         let groups = (heads * tokens).div_ceil(SMALL_TILE);
-        self.note("softmax", "softmax", groups, 4 * scores, 2 * scores);
+        let flops = (EXPONENTIAL + 4) * scores;
+        self.note("softmax", "softmax", groups, flops, 2 * scores);
         let groups = rows * d.div_ceil(SMALL_TILE) * heads;
         let values = scores + qkv.len() / 3 + out.len();
         self.note("attention", "mix", groups, 2 * d * scores, values);
@@ -315,8 +332,9 @@ impl Backend for Plan {
         Ok(*a)
     }
 
-    fn activate(&self, x: &Shape, _: Activation) -> Shape {
-        self.note_values(("elementwise", "activated"), x.len(), x.len(), 2 * x.len());
+    fn activate(&self, x: &Shape, activation: Activation) -> Shape {
+        let flops = flops_of(activation) * x.len();
+        self.note_values(("elementwise", "activated"), x.len(), flops, 2 * x.len());
         *x
     }
 
@@ -361,8 +379,8 @@ impl Backend for Plan {
             self.note_values(("resize", entry), out.len(), flops * out.len(), values);
         };
         match mode {
-            Resize::Tf1 => one("tf1", 8),
-            Resize::HalfPixel => one("half_pixel", 8),
+            Resize::Tf1 => one("tf1", 9),
+            Resize::HalfPixel => one("half_pixel", 11),
             Resize::Antialias => {
                 let between = Shape { w: width, ..*x };
                 let values = x.len() + between.len();
@@ -385,6 +403,23 @@ impl Backend for Plan {
         let out = rules::crop(*x, top, left, height, width)?;
         // What is left out is not read.
         Ok(self.copied("crop", out, out))
+    }
+
+    fn resize_pixels(&self, x: &Shape, pass: &PixelPass) -> Result<Shape> {
+        let out = rules::pixel_pass(*x, pass)?;
+        let taps: usize = pass.taps.iter().map(|t| t.weights.len()).sum();
+        let (entry, lines) = match pass.along {
+            Along::Width => ("pixel_columns", x.n * x.h * x.c),
+            Along::Height => ("pixel_rows", x.n * x.w * x.c),
+        };
+        let values = x.len() + out.len();
+        self.note_values(("resize", entry), out.len(), 2 * taps * lines, values);
+        Ok(out)
+    }
+
+    fn look_up(&self, x: &Shape, _: &[f32; 256]) -> Result<Shape> {
+        self.note_values(("elementwise", "looked_up"), x.len(), 0, 2 * x.len());
+        Ok(*x)
     }
 
     fn feature_distance(&self, a: &Shape, b: &Shape, head: &[f32]) -> Result<Shape> {

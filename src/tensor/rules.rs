@@ -1,6 +1,6 @@
 //! Shape rules: what every device checks before it computes, and the shape of what comes out.
 
-use super::{Array, Attention, Conv, Norm, Pool, Shape, TensorError};
+use super::{Along, Array, Attention, Conv, FixedTaps, Norm, PixelPass, Pool, Shape, TensorError};
 
 type Result<T> = std::result::Result<T, TensorError>;
 
@@ -241,6 +241,28 @@ pub fn resize(x: Shape, height: usize, width: usize) -> Result<Shape> {
         h: height,
         w: width,
         ..x
+    })
+}
+
+/// Shape after one pass of a resize in fixed point.
+pub fn pixel_pass(x: Shape, pass: &PixelPass) -> Result<Shape> {
+    let (size, what) = match pass.along {
+        Along::Height => (x.h, "rows"),
+        Along::Width => (x.w, "columns"),
+    };
+    let outside = |t: &&FixedTaps| {
+        let end = t.first.checked_add(t.weights.len());
+        end.is_none_or(|end| end > size)
+    };
+    if let Some(taps) = pass.taps.iter().find(outside) {
+        let expected = format!("taps within {size} {what}");
+        let found = format!("{} from {}", taps.weights.len(), taps.first);
+        return refuse("resize of pixels", expected, found);
+    }
+    let outputs = pass.taps.len();
+    Ok(match pass.along {
+        Along::Height => Shape { h: outputs, ..x },
+        Along::Width => Shape { w: outputs, ..x },
     })
 }
 

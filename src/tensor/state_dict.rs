@@ -204,7 +204,7 @@ impl StateDict {
 }
 
 /// Text out of a file, made short and printable for a message.
-pub(crate) fn shorten(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     const LONGEST: usize = 120;
     let mut short: String = text
         .chars()

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::error::{Result, TrainError};
+use crate::glyphs::CHARACTERS;
 pub use crate::glyphs::dataset::Split;
 use crate::images::{self, Limits};
 use crate::shell;
@@ -133,6 +134,18 @@ impl Data {
         &self.pixels[index * len..(index + 1) * len]
     }
 
+    /// Images with one channel, NCHW: pixels of 0 to 255 as values from `low` to `high`. Of coloured ones the first channel.
+    pub fn grey_batch(&self, items: &[usize], [low, high]: [f32; 2]) -> Array {
+        let mut array = Array::zeros([items.len(), 1, self.size, self.size]);
+        let each = array.data.chunks_exact_mut(self.size * self.size);
+        for (values, &item) in each.zip(items) {
+            for (value, pixel) in values.iter_mut().zip(self.image(item).chunks_exact(3)) {
+                *value = f32::from(pixel[0]) / 255.0 * (high - low) + low;
+            }
+        }
+        array
+    }
+
     /// Images as NCHW values from −1 to 1.
     pub fn batch(&self, items: &[usize]) -> Array {
         to_values(items.iter().map(|&item| self.image(item)), self.size)
@@ -181,6 +194,15 @@ fn render_command(summary: &serde_json::Value) -> Option<String> {
     ];
     for (flag, place) in flags {
         words.push(format!("{flag} {}", shortest(summary.pointer(place)?)?));
+    }
+    // Folders of earlier versions do not say these.
+    let characters = summary.pointer("/model/characters")?.as_u64()?;
+    if characters + 1 < CHARACTERS.len() as u64 {
+        words.push(format!("--characters {characters}"));
+    }
+    let labels = summary.pointer("/model/labels").and_then(|l| l.as_str());
+    if let Some(labels) = labels.filter(|l| *l != "parity") {
+        words.push(format!("--labels {labels}"));
     }
     words.push(format!(
         "--protocol {}",

@@ -211,3 +211,20 @@ pub fn autoencoder(seed: u64, channels: usize, width: usize) -> StateDict {
     net.last("decoder.2", &[channels, width, 3, 3]);
     net.finish()
 }
+
+/// The CNN of [`crate::nets::MnistCnn`] for square images: filters of the two convolutions, width of the linear layer.
+pub fn mnist_cnn(
+    seed: u64,
+    channels: usize,
+    size: usize,
+    [first, second, dense]: [usize; 3],
+    outputs: usize,
+) -> StateDict {
+    let mut net = Initial::new(seed);
+    let side = size / 2 / 2;
+    net.layer("conv1", &[first, channels, 2, 2]);
+    net.layer("conv2", &[second, first, 2, 2]);
+    net.layer("dense1", &[dense, side * side * second]);
+    net.last("dense2", &[outputs, dense]);
+    net.finish()
+}

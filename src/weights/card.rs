@@ -13,7 +13,7 @@
 //! licence = "CC0-1.0"
 //! origin = "trained by us"
 //! hub = { repo = "us/birds", file = "birds.safetensors", revision = "main" }   # optional
-//! role = "denoiser"                   # optional, default classifier; encoder, autoencoder
+//! role = "denoiser"                   # optional, default classifier; encoder, autoencoder, invertible
 //! diffusion = { schedule = "cosine", steps = 1000 }                            # of a denoiser, or of a classifier that knows its noise
 //! denoiser = { num_groups = 8 }       # optional, what the weights of a denoiser do not say; see [`UnetConfig`]
 //! [preprocessing]                     # optional, default torchvision's ImageNet
@@ -154,6 +154,8 @@ pub enum Role {
     /// Predicts the noise of images.
     Denoiser,
     Generator,
+    /// Makes codes of images that can be drawn again.
+    Invertible,
 }
 
 impl Role {
@@ -166,6 +168,7 @@ impl Role {
             Role::Autoencoder => "autoencoder",
             Role::Denoiser => "denoiser",
             Role::Generator => "generator",
+            Role::Invertible => "invertible",
         }
     }
 }

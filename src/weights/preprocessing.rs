@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::images::{self, Image, ImageError};
+use crate::tensor::PixelPass;
 
 /// Pillow's resampling filters.
 pub const FILTERS: [&str; 6] = [
@@ -51,6 +52,18 @@ pub enum ResizeTo {
     Exact([usize; 2]),
 }
 
+impl ResizeTo {
+    /// Height and width of what an image of this height and width becomes.
+    pub fn of(self, [height, width]: [usize; 2]) -> [usize; 2] {
+        match self {
+            ResizeTo::Exact(size) => size,
+            // torchvision: the shorter side becomes n, the other is cut to a whole number.
+            ResizeTo::ShorterSide(n) if width <= height => [n * height / width.max(1), n],
+            ResizeTo::ShorterSide(n) => [n, n * width / height.max(1)],
+        }
+    }
+}
+
 /// Order of the colour channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -58,6 +71,8 @@ pub enum Channels {
     #[default]
     Rgb,
     Bgr,
+    /// One channel. Colour images become their luma first, as Pillow's `convert("L")`.
+    Grey,
 }
 
 impl Default for Preprocessing {
@@ -82,21 +97,39 @@ impl Preprocessing {
         let mut image = image.clone();
         if let Some(resize) = &self.resize {
             let filter = resize.filter.parse()?;
-            let [height, width] = match resize.size {
-                ResizeTo::Exact(size) => size,
-                // torchvision: the shorter side becomes n, the other is cut to a whole number.
-                ResizeTo::ShorterSide(n) if image.width <= image.height => {
-                    [n * image.height / image.width.max(1), n]
-                }
-                ResizeTo::ShorterSide(n) => [n, n * image.width / image.height.max(1)],
-            };
+            let [height, width] = resize.size.of([image.height, image.width]);
             if [height, width] != [image.height, image.width] {
                 image = images::resize(&image, width, height, filter);
             }
         }
+        if self.channels == Channels::Grey {
+            image.pixels = image.pixels.chunks_exact(3).flat_map(luma).collect();
+        }
         match self.crop {
             Some([height, width]) => images::center_crop(&image, width, height),
             None => Ok(image),
+        }
+    }
+
+    /// The passes of [`Preprocessing::fit`] for images of this height and width, where a device resizes and crops.
+    pub fn passes(&self, size: [usize; 2]) -> Result<Vec<PixelPass>, ImageError> {
+        let (to, filter) = match &self.resize {
+            Some(resize) => (resize.size.of(size), resize.filter.parse()?),
+            None => (size, images::Filter::Nearest),
+        };
+        let window = match self.crop {
+            Some(crop) => images::Window::middle(to, crop)?,
+            None => images::Window::whole(to),
+        };
+        Ok(images::passes(size, to, filter, window))
+    }
+
+    /// Which channels of an RGB image the network takes, in order.
+    pub fn channel_order(&self) -> &'static [usize] {
+        match self.channels {
+            Channels::Rgb => &[0, 1, 2],
+            Channels::Bgr => &[2, 1, 0],
+            Channels::Grey => &[0],
         }
     }
 
@@ -110,6 +143,17 @@ impl Preprocessing {
             _ => None,
         })
     }
+}
+
+/// Pillow's luma (ITU-R 601 in 16 bits), in all three channels.
+fn luma(rgb: &[u8]) -> [u8; 3] {
+    let weights = [19595u32, 38470, 7471];
+    let sum: u32 = rgb
+        .iter()
+        .zip(weights)
+        .map(|(&v, w)| u32::from(v) * w)
+        .sum();
+    [((sum + 0x8000) >> 16) as u8; 3]
 }
 
 fn bilinear() -> String {
@@ -278,6 +322,20 @@ mod tests {
             (none.resize, none.crop, none.channels),
             (None, Some([224; 2]), Channels::Bgr)
         );
+    }
+
+    #[test]
+    fn networks_of_grey_images_see_the_luma() {
+        let grey = read("resize = \"none\"\ncrop = \"none\"\nchannels = \"grey\"").unwrap();
+        assert_eq!(grey.channel_order(), [0]);
+        let image = Image {
+            width: 3,
+            height: 1,
+            pixels: vec![255, 0, 0, 77, 77, 77, 0, 255, 0],
+        };
+        // Pillow's convert("L") of red, of a grey and of green.
+        let fitted = grey.fit(&image).unwrap();
+        assert_eq!(fitted.pixels, [76, 76, 76, 77, 77, 77, 150, 150, 150]);
     }
 
     #[test]

@@ -7,10 +7,11 @@ use super::error::{Result, WeightsError};
 use super::lpips;
 use super::registry::Registry;
 use crate::nets::{
-    AlexNet, Architecture, Autoencoder, Backbone, BexGenerator, FidTap, Inception, NetError,
-    SqueezeNet, Unet, Vgg16, build,
+    AlexNet, Architecture, Autoencoder, Backbone, BexGenerator, FidTap, Inception, InvertibleNet,
+    NetError, SqueezeNet, Unet, UnetConfig, Vgg16, build,
 };
-use crate::tensor::{Array, Backend, StateDict, cpu::Cpu};
+use crate::tensor::candle::Candle;
+use crate::tensor::{Array, Backend, Kept, StateDict, cpu::Cpu};
 
 impl Registry {
     /// Loads a card's weights (with all checks), runs them once and says what was seen.
@@ -96,6 +97,12 @@ pub(super) fn trial(card: &Card, dict: &StateDict, shown: &str) -> Result<String
             finite("pixels", &[image])?;
             Ok(format!("{channels} channels"))
         }
+        Role::Invertible => {
+            let densities = densities(card, dict).map_err(misfit)?;
+            let classes = densities.len();
+            finite("densities", &[densities])?;
+            Ok(format!("{classes} classes"))
+        }
         Role::Generator => {
             let image = generate(card.architecture, dict).map_err(misfit)?;
             let shape = format!("images {:?}", &image.shape[1..]);
@@ -103,6 +110,14 @@ pub(super) fn trial(card: &Card, dict: &StateDict, shown: &str) -> Result<String
             Ok(shape)
         }
     }
+}
+
+/// An image of one grey, with as many channels as a card's network takes.
+fn grey_for(card: &Card, size: [usize; 2]) -> Array {
+    let [h, w] = size;
+    let mut image = Array::zeros([1, card.preprocessing.channel_order().len(), h, w]);
+    image.data.fill(0.1);
+    image
 }
 
 fn grey(size: [usize; 2]) -> Array {
@@ -115,17 +130,32 @@ fn grey(size: [usize; 2]) -> Array {
 fn classify(card: &Card, dict: &StateDict) -> std::result::Result<Array, NetError> {
     let size = card.preprocessing.input_size().unwrap_or([224, 224]);
     let network = build(card.architecture, &Cpu, dict, &card.unet)?;
-    let image = Cpu.upload(&grey(size))?;
+    let image = Cpu.upload(&grey_for(card, size))?;
     Ok(Cpu.download(&network.predict(&Cpu, &image)?.logits)?)
+}
+
+/// Log-densities of a grey image by an invertible network, for each class.
+fn densities(card: &Card, dict: &StateDict) -> std::result::Result<Array, NetError> {
+    let size = card.preprocessing.input_size().unwrap_or([28, 28]);
+    let network = InvertibleNet::new(&Candle, dict)?;
+    let image = grey_for(card, size);
+    let found = network.log_densities(&network.forward(&Candle, &image)?.z)?;
+    let found = crate::tensor::candle::Tensor::new(&found)?;
+    Ok(Candle.download(&found)?)
 }
 
 /// What a network that gives images makes of a grey one.
 fn redraw(card: &Card, dict: &StateDict) -> std::result::Result<Array, NetError> {
     let size = card.preprocessing.input_size().unwrap_or([64, 64]);
-    let image = Cpu.upload(&grey(size))?;
+    let image = Cpu.upload(&grey_for(card, size))?;
     let redrawn = match card.role {
         Role::Denoiser => {
-            let network = Unet::new(&Cpu, dict, card.denoiser.clone())?;
+            // A torso in half precision is for devices with gradients; its weights are the same.
+            let config = UnetConfig {
+                torso: Kept::F32,
+                ..card.denoiser.clone()
+            };
+            let network = Unet::new(&Cpu, dict, config)?;
             network.predict(&Cpu, &image, &[0.0], None)?
         }
         _ => Autoencoder::new(&Cpu, dict)?.reconstruct(&Cpu, &image)?,

@@ -3,7 +3,7 @@
 //! Tolerance: unit vectors differ by at most 2, so a value is at most `4 · max|head|`; f32 sums over c channels and
 //! the rounded inverse lengths cost a few 1e-7 of the terms' sum. 2e-6 of `Σ|head|·(|â| + |b̂|)²` is allowed.
 
-use foil::tensor::{Backend, Compared};
+use foil::tensor::{Backend, Compared, Tap};
 
 use crate::host::{Host, assert_close, down, random, random_values, up};
 
@@ -67,14 +67,29 @@ pub fn many_comparisons_at_once<B: Backend>(b: &B) {
         let together = compared.map(|(a, b)| Compared { a, b, head: &head });
         let together = b.mean_feature_distances(&together).unwrap();
         assert_eq!(together, compared.map(|(p, q)| one(p, q)), "{shape:?}");
-        let mut pairs = Vec::new();
-        for i in 0..shape[0] {
-            for j in i + 1..shape[0] {
-                pairs.extend(one(&b.select(&x, i), &b.select(&x, j)));
+        let images: Vec<B::Tensor> = (0..shape[0]).map(|i| b.select(&x, i)).collect();
+        let all: Vec<[usize; 2]> = (0..shape[0])
+            .flat_map(|i| (i + 1..shape[0]).map(move |j| [i, j]))
+            .collect();
+        // All pairs; those of the last image only; one twice, the other way round.
+        let last = all.iter().copied().filter(|[_, j]| j + 1 == shape[0]);
+        let turned = all.iter().take(1).flat_map(|&[i, j]| [[j, i], [i, j]]);
+        for pairs in [all.clone(), last.collect(), turned.collect()] {
+            let two_heads = [&head[..], &vec![1.0; shape[1]]];
+            let taps = two_heads.map(|head| Tap {
+                images: images.iter().collect(),
+                head,
+            });
+            let got = b.feature_distances_of_pairs(&taps, &pairs).unwrap();
+            for (head, got) in two_heads.iter().zip(got) {
+                let expected: Vec<f64> = pairs
+                    .iter()
+                    .flat_map(|&[i, j]| b.mean_feature_distance(&images[i], &images[j], head))
+                    .flatten()
+                    .collect();
+                assert_eq!(got, expected, "{pairs:?} of {shape:?}");
             }
         }
-        let all = b.all_pairs_feature_distance(&x, &head).unwrap();
-        assert_eq!(all, pairs, "all pairs of {shape:?}");
     }
     assert!(b.mean_feature_distances(&[]).unwrap().is_empty());
 }

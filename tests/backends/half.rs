@@ -3,11 +3,12 @@
 
 use std::sync::OnceLock;
 
+use foil::images::{Filter, Window};
 use foil::tensor::cpu::Cpu;
 use foil::tensor::gpu::{Gpu, Tensor};
 use foil::tensor::{
     Activation, Array, Attention, Backend, Compared, Conv, Norm, Part, Pool, Precision, QkvLayout,
-    Shape, TensorError,
+    Shape, Tap, TensorError,
 };
 
 use crate::conv::weights;
@@ -50,7 +51,16 @@ fn results<B: Backend>(b: &B) -> Result<Vec<(String, Array)>, TensorError> {
     let images: Vec<B::Tensor> = [2, 0, 1].map(|i| b.select(&x, i)).into();
     keep("stack", &b.stack(&images)?)?;
     let pixels: Vec<u8> = (0..3 * 5 * 7).map(|i| (i * 7 % 256) as u8).collect();
-    keep("pixels", &b.upload_pixels(&[&pixels, &pixels], 5, 7)?)?;
+    let uploaded = b.upload_pixels(&[&pixels, &pixels], 5, 7)?;
+    keep("pixels", &uploaded)?;
+    let window = Window::middle([4, 9], [3, 6]).expect("a smaller window");
+    let mut resized = uploaded.clone();
+    for pass in foil::images::passes([5, 7], [4, 9], Filter::Bicubic, window) {
+        resized = b.resize_pixels(&resized, &pass)?;
+    }
+    keep("pixels resized", &resized)?;
+    let table = std::array::from_fn(|i| (255 - i) as f32);
+    keep("pixels in a table", &b.look_up(&uploaded, &table)?)?;
     for spec in [
         Conv::square(12, 20, 3)
             .padding(1)
@@ -120,8 +130,12 @@ fn results<B: Backend>(b: &B) -> Result<Vec<(String, Array)>, TensorError> {
     }];
     let means = b.mean_feature_distances(&compared)?.remove(0);
     all.push(("mean distance".into(), vector(means)));
-    let pairs = b.all_pairs_feature_distance(&x, &head[..3])?;
-    all.push(("all pairs".into(), vector(pairs)));
+    let taps = [Tap {
+        images: images.iter().collect(),
+        head: &head[..3],
+    }];
+    let pairs = b.feature_distances_of_pairs(&taps, &[[0, 1], [0, 2], [1, 2]])?;
+    all.push(("all pairs".into(), vector(pairs.concat())));
     Ok(all)
 }
 

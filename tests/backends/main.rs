@@ -19,9 +19,11 @@ mod host;
 mod layout;
 mod metrics;
 mod norm;
+mod plan;
 mod pool;
 mod recorded;
 mod resize;
+mod scoring;
 mod shim;
 mod transfer;
 
@@ -92,6 +94,9 @@ macro_rules! suite {
                     three_modes,
                     equal_sizes_change_nothing,
                     a_flat_image_stays_flat,
+                    pixels_as_the_host_resizes_them,
+                    pixel_passes_that_leave_the_image_are_refused,
+                    pixels_are_looked_up_in_a_table,
                 }
                 distance {
                     map_and_mean,

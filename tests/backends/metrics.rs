@@ -1,12 +1,14 @@
 //! What devices do for metrics: moments of features, committees, orthogonal sets.
 
-use foil::metrics::fid::frechet_from_moments;
+use foil::metrics::fid::{frechet_from_features, frechet_from_moments};
 use foil::metrics::moments::Moments;
 use foil::metrics::orthogonal_set::{
     Complement, OrthogonalSetParams, ZeroPerturbations, orthogonal_sets,
 };
 use foil::metrics::validity::{Judgement, validity};
-use foil::metrics::{Matrix, MetricBackend};
+use foil::metrics::votes::Vote;
+use foil::metrics::{JudgeLogits, Matrix, MetricBackend};
+use foil::tensor::Array;
 use foil::tensor::gpu::{Gpu, Selection};
 
 use crate::host::random_values;
@@ -94,6 +96,31 @@ pub fn fid_agrees_with_f64<B: MetricBackend>(b: &B) {
     }
 }
 
+/// The distance that scoring asks for, of sets with more and with fewer images than features.
+pub fn fid_of_features_agrees_with_f64<B: MetricBackend>(b: &B) {
+    let columns = 48;
+    for (real, fake) in [(150, 90), (30, 20), (150, 20), (49, 48), (2, 200)] {
+        let real = features("real", real, columns, 0.0);
+        let fake = features("fake", fake, columns, 0.1);
+        let (real, fake) = (matrix(&real, columns), matrix(&fake, columns));
+        let expected = frechet_from_features(real, fake).expect("a distance");
+        let got = b.frechet(real, fake).expect("a distance");
+        let what = format!("{} and {} rows", real.rows(), fake.rows());
+        let error = (got.value - expected.value).abs() / expected.value;
+        assert!(
+            error <= 1e-5,
+            "{what}: {expected:?} on the host, {got:?} here"
+        );
+        assert_eq!(got.route, expected.route, "{what}");
+        assert_eq!(got.rank_note, expected.rank_note, "{what}");
+    }
+    let mut broken = features("real", 60, columns, 0.0);
+    broken[3] = f32::INFINITY;
+    let error = b.frechet(matrix(&broken, columns), matrix(&broken, columns));
+    let message = error.expect_err("an infinity").to_string();
+    assert!(message.contains("row 0, column 3"), "{message}");
+}
+
 /// Logits of judges with some classes each, with equal values and both zeros among them.
 fn logits(name: &str, images: usize, classes: usize) -> Vec<f32> {
     let mut data = random_values(name, images * classes);
@@ -132,9 +159,34 @@ pub fn committees_are_those_of_the_host<B: MetricBackend>(b: &B) {
             oracles.len()
         );
         assert_eq!(b.committee(judgement).expect(&what), expected, "{what}");
-        let judges = [("classifier".to_owned(), judgement.classifier)];
-        let classes = b.classes(&judges).expect(&what);
-        assert_eq!(classes, [expected.predictions], "{what}");
+        // Every second judge left its logits on the device.
+        let all: Vec<Matrix<'_>> = std::iter::once(judgement.classifier)
+            .chain(oracles.iter().copied())
+            .collect();
+        let left: Vec<Option<B::Tensor>> = all
+            .iter()
+            .enumerate()
+            .map(|(k, m)| {
+                let array = Array::new([m.rows(), m.cols()], m.data().to_vec()).expect("rows");
+                (k % 2 == 0).then(|| b.upload(&array).expect("memory"))
+            })
+            .collect();
+        let judges: Vec<JudgeLogits<'_, B>> = all
+            .iter()
+            .zip(&left)
+            .map(|(&logits, left)| JudgeLogits {
+                name: "judge",
+                logits,
+                on_device: left.as_ref(),
+            })
+            .collect();
+        let opinions = b.opinions(&judges).expect(&what);
+        let said = expected.oracles.iter().map(|o| o.predictions.clone());
+        let classes: Vec<_> = std::iter::once(expected.predictions).chain(said).collect();
+        assert_eq!(opinions.classes, classes, "{what}");
+        let ballots = expected.committee.map_or(Vec::new(), |c| c.ballots);
+        let votes: Vec<Vote> = ballots.iter().map(Vote::from).collect();
+        assert_eq!(opinions.votes, votes, "{what}");
     }
 }
 
@@ -292,6 +344,82 @@ fn shim_decides_what_is_not_close() {
     }
 }
 
+/// Candidates along a few directions, forth and back, of all lengths, with a little noise: nothing is close, and sets are
+/// small enough for the host.
+fn bundles(n: usize, d: usize) -> [Vec<f32>; 2] {
+    let directions = 24.min(d);
+    let originals = random_values("bundles z", d);
+    let along = random_values("bundles", d);
+    let noise = random_values("bundles noise", n * d);
+    let mut candidates = vec![0.0; n * d];
+    for (i, row) in candidates.chunks_exact_mut(d).enumerate() {
+        let length = (1.0 + (i * 389 % n) as f32 / n as f32) * if i % 5 == 0 { -1.0 } else { 1.0 };
+        for (k, v) in row.iter_mut().enumerate() {
+            let own = k * directions / d == i % directions;
+            let step = if own { length * along[k] } else { 0.0 };
+            *v = originals[k] + step + 1e-3 * noise[i * d + k];
+        }
+    }
+    [originals, candidates]
+}
+
+/// The selection of the device, which it makes itself, is that of the host.
+fn large_sets(gpu: &Gpu, n: usize, d: usize) {
+    let [z, e] = bundles(n, d);
+    let params = OrthogonalSetParams::default();
+    let rules = Selection {
+        samples: 1,
+        n,
+        d,
+        tau: params.tau,
+        exclude_zeros: params.zeros == ZeroPerturbations::Excluded,
+        each: params.complement == Complement::Each,
+    };
+    let chosen = gpu.choose(&z, &e, &rules).expect("a set");
+    let chosen = chosen[0].as_ref().expect("nothing is close");
+    let expected = orthogonal_sets(matrix(&z, d), matrix(&e, d), &params).expect("a set");
+    let got: Vec<usize> = chosen.members.iter().map(|m| m.0).collect();
+    assert_eq!(got, expected[0].selected, "{n} candidates of {d}");
+    let complementary = chosen.members.iter().filter(|m| m.1);
+    let complementary: Vec<usize> = complementary.map(|m| m.0).collect();
+    assert_eq!(complementary, expected[0].complementary);
+    assert!(!complementary.is_empty() && got.len() > complementary.len());
+}
+
+/// As many candidates as a set may have, and as many values as the papers' largest: either size alone.
+#[test]
+fn gpu_sets_of_1024_candidates_and_of_4096_values_are_those_of_the_host() {
+    match crate::gpu::any_adapter() {
+        Some(gpu) => {
+            large_sets(gpu, 1024, 24);
+            large_sets(gpu, 48, 4096);
+        }
+        None => println!("skipped: this machine has no adapter"),
+    }
+}
+
+/// Both at once.
+#[test]
+#[ignore = "takes longer than half a minute of processor time on a software adapter"]
+fn gpu_sets_of_1024_candidates_of_4096_are_those_of_the_host() {
+    match crate::gpu::any_adapter() {
+        Some(gpu) => large_sets(gpu, 1024, 4096),
+        None => println!("skipped: this machine has no adapter"),
+    }
+}
+
+/// The same kernels as NVIDIA GPUs run, one thread after the other: either size alone.
+#[test]
+fn shim_sets_of_1024_candidates_and_of_4096_values_are_those_of_the_host() {
+    match crate::shim::device(0) {
+        Some(gpu) => {
+            large_sets(gpu, 1024, 24);
+            large_sets(gpu, 48, 4096);
+        }
+        None => println!("skipped: this machine cannot compile CUDA kernels for the CPU"),
+    }
+}
+
 macro_rules! metrics {
     ($device:ident, $backend:expr) => {
         mod $device {
@@ -299,6 +427,7 @@ macro_rules! metrics {
                 moments_are_those_of_the_host,
                 any_split_of_the_rows_gives_the_same_moments,
                 fid_agrees_with_f64,
+                fid_of_features_agrees_with_f64,
                 committees_are_those_of_the_host,
                 committees_name_what_is_wrong,
                 orthogonal_sets_are_those_of_the_host,

@@ -130,10 +130,12 @@ pub struct ShimDriver {
     lock: Mutex<()>,
     order: u32,
     precision: Precision,
+    /// Bytes that a kernel sees at once.
+    binding: usize,
 }
 
 impl ShimDriver {
-    fn new(order: u32, precision: Precision) -> Self {
+    fn new(order: u32, precision: Precision, binding: usize) -> Self {
         let mut entries: HashMap<&'static str, Vec<&'static str>> = HashMap::new();
         for kernel in ALL {
             entries.entry(kernel.name).or_default().push(kernel.entry);
@@ -147,6 +149,7 @@ impl ShimDriver {
             lock: Mutex::new(()),
             order,
             precision,
+            binding,
         }
     }
 
@@ -169,7 +172,7 @@ impl Driver for ShimDriver {
 
     fn limits(&self) -> Limits {
         Limits {
-            binding: 1 << 31,
+            binding: self.binding,
             alignment: 256,
             groups: 65535,
         }
@@ -240,20 +243,28 @@ impl Driver for ShimDriver {
 /// The CUDA kernels, if this machine can compile and run them, with the threads of a block in one of several orders.
 pub fn device(order: u32) -> Option<&'static Gpu> {
     static DEVICES: [OnceLock<Option<Gpu>>; 3] = [const { OnceLock::new() }; 3];
-    let device = DEVICES[order as usize].get_or_init(|| opened(order, Precision::F32));
+    let device = DEVICES[order as usize].get_or_init(|| opened(order, Precision::F32, 1 << 31));
     device.as_ref()
 }
 
 /// The same with values that are kept as f16.
 pub fn half_device() -> Option<&'static Gpu> {
     static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
-    DEVICE.get_or_init(|| opened(0, Precision::F16)).as_ref()
+    let opened = DEVICE.get_or_init(|| opened(0, Precision::F16, 1 << 31));
+    opened.as_ref()
 }
 
-fn opened(order: u32, precision: Precision) -> Option<Gpu> {
+/// The same with kernels that see only a few kilobytes at once.
+pub fn narrow_device() -> Option<&'static Gpu> {
+    static DEVICE: OnceLock<Option<Gpu>> = OnceLock::new();
+    let opened = DEVICE.get_or_init(|| opened(2, Precision::F32, 1 << 17));
+    opened.as_ref()
+}
+
+fn opened(order: u32, precision: Precision, binding: usize) -> Option<Gpu> {
     let compiler = Command::new("c++").arg("--version").output();
     let can = cfg!(all(target_arch = "x86_64", target_os = "linux")) && compiler.is_ok();
-    can.then(|| Gpu::new(Arc::new(ShimDriver::new(order, precision))))
+    can.then(|| Gpu::new(Arc::new(ShimDriver::new(order, precision, binding))))
 }
 
 /// What a kernel of `missing_barrier.cu` gives in one order of threads.

@@ -130,6 +130,45 @@ fn a_gpu_that_is_lost_leaves_what_was_computed() {
 }
 
 #[test]
+fn machine_code_is_taken_and_ptx_where_there_is_none() {
+    let folders = Folders::with_pairs(1, 64);
+    let more = [
+        "--metrics",
+        "lpips",
+        "--json",
+        "--quiet",
+        "--device",
+        "cuda",
+    ];
+    let on = |told: &[(&str, &str)]| {
+        let mut command = folders.command(&more);
+        command.env("LD_LIBRARY_PATH", libraries()?);
+        Some(command.envs(told.iter().copied()).output().unwrap())
+    };
+    let Some(plain) = on(&[]) else {
+        return;
+    };
+    let expected = values(&scores_of(&plain));
+    assert!(!expected.is_empty());
+    for told in [
+        // A driver that takes no PTX gets along, so it had machine code.
+        &[("FAKE_CUDA_REFUSE", "ptx")][..],
+        // One that takes no machine code falls back.
+        &[("FAKE_CUDA_REFUSE", "cubin")],
+        // Later GPUs of the generation that NVRTC knows run its code.
+        &[("FAKE_CUDA_REFUSE", "ptx"), ("FAKE_CUDA_CAPABILITY", "86")],
+        // Those of a later generation get PTX.
+        &[("FAKE_CUDA_CAPABILITY", "90")],
+    ] {
+        let scores = scores_of(&on(told).unwrap());
+        assert_eq!(values(&scores), expected, "{told:?}");
+    }
+    let newer = [("FAKE_CUDA_CAPABILITY", "90"), ("FAKE_CUDA_REFUSE", "ptx")];
+    let refused = on(&newer).unwrap();
+    fails(&refused, 1, &["the driver refuses", "--device cpu"]);
+}
+
+#[test]
 fn kernels_that_do_not_compile_and_gpus_that_are_not_there_are_told() {
     let folders = Folders::with_pairs(1, 64);
     let on = |device, told: &[_]| score(&folders, &["--device", device], told);

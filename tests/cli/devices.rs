@@ -59,6 +59,37 @@ fn a_plan_says_what_a_network_costs() {
     fails(&plan("no_such_network"), 2, &["no_such_network"]);
 }
 
+/// The store of this test is empty and the hub is offline.
+#[test]
+fn published_networks_are_planned_without_their_weights() {
+    let home = tempfile::tempdir().unwrap();
+    // Products at the card's size, each with a sum, as the literature counts them (torchvision's documentation; Inception
+    // at 299x299); LPIPS is of two images of 256x256.
+    for (network, products) in [
+        ("resnet50", 4.09e9),
+        ("convnext_tiny", 4.46e9),
+        ("swin_t", 4.49e9),
+        ("vgg16", 15.47e9),
+        ("mobilenet_v2", 0.30e9),
+        ("inception_v3_fid", 5.7e9),
+        (
+            "lpips_vgg",
+            2.0 * 15.3e9 * (256.0 * 256.0) / (224.0 * 224.0),
+        ),
+    ] {
+        let mut command = foil(home.path());
+        let output = command
+            .args(["devices", "--plan", network, "--json"])
+            .output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{network}: {said}");
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let ratio = found["flops"].as_f64().unwrap() / (2.0 * products);
+        assert!((0.95..1.1).contains(&ratio), "{network}: {ratio}");
+    }
+}
+
 #[test]
 fn an_adapter_that_is_not_there_is_wrong_usage() {
     let folders = Folders::with_pairs(1, 64);

@@ -67,13 +67,17 @@ fn batches_shards_and_interruptions_change_no_byte() {
         &[&robust[..], &["--batch", "1", "--threads", "1"]].concat(),
     );
     assert_eq!(made(at, "single"), whole);
-    for shard in ["1/3", "2/3", "3/3"] {
-        run(
-            "parts",
-            &[&robust[..], &["--shard", shard, "--resume"]].concat(),
-        );
+    let list = |out: &str| std::fs::read(at.join(out).join("manifest.csv")).ok();
+    for shard in ["3/3", "1/3", "2/3"] {
+        assert_eq!(list("parts"), None, "before {shard}");
+        let part = [&robust[..], &["--shard", shard, "--resume"]].concat();
+        let said = run("parts", &part);
+        assert_eq!(said.contains("all 3 shards"), shard == "2/3", "{said}");
     }
     assert_eq!(made(at, "parts"), whole);
+    // The lists of the shards are joined to that of a single run.
+    assert!(list("whole").is_some());
+    assert_eq!(list("parts"), list("whole"));
     std::fs::remove_file(at.join("whole/000001.png")).unwrap();
     run("whole", &[&robust[..], &["--resume"]].concat());
     assert_eq!(made(at, "whole"), whole);
@@ -319,6 +323,9 @@ fn dime_draws_clean_images_and_tries_scales() {
     assert!(output.status.success(), "{said}");
     let record = std::fs::read_to_string(at.join("dime/000000.json")).unwrap();
     assert!(record.contains("\"scale\": "), "{record}");
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let losses = record["met"]["log_probability"].as_array().unwrap();
+    assert!(losses.len() == 2 && losses.iter().all(|l| l.as_f64().unwrap() <= 0.0));
     let single = [&ODD[..], &dime, &["--scale", "8,10", "--batch", "1"]].concat();
     assert!(generate(at, "single", &single).status.success());
     assert_eq!(made(at, "single"), made(at, "dime"));
@@ -450,4 +457,84 @@ fn devices_without_gradients_are_refused() {
     }
     fails(&on("tpu"), 2, &["unknown device", "tpu"]);
     assert!(!at.join("made").exists());
+}
+
+#[test]
+fn an_original_of_another_size_is_met_before_any_work() {
+    let folder = letters();
+    let at = folder.path();
+    let last = at.join("letters/images/zz.png");
+    image::RgbImage::new(40, 32).save(&last).unwrap();
+    let output = generate(at, "out", &[&ODD[..], &["--batch", "1"]].concat());
+    fails(&output, 1, &["zz.png", "40x32", "32x32"]);
+    assert_eq!(made(at, "out"), []);
+}
+
+#[test]
+fn a_half_torso_is_recorded_and_not_mixed_with_another() {
+    let folder = letters();
+    let at = folder.path();
+    let run = |out: &str, more: &[&str]| generate(at, out, &[&ODD[..], more].concat());
+    assert!(run("plain", &[]).status.success());
+    for half in ["f16", "bf16"] {
+        assert!(run(half, &["--precision", half]).status.success());
+        let record = std::fs::read(at.join(half).join("000000.json")).unwrap();
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+        assert_eq!(record["settings"]["networks"]["torso"], half);
+        assert_ne!(made(at, half), made(at, "plain"));
+    }
+    let again = ["--precision", "f16", "--checkpointing", "--batch", "1"];
+    assert!(run("again", &again).status.success());
+    assert_eq!(made(at, "again"), made(at, "f16"));
+    fails(&run("f16", &["--resume"]), 1, &["other settings"]);
+    fails(&run("out", &["--precision", "f8"]), 2, &["f8", "bf16"]);
+}
+
+/// Lists of shards are not what is joined, but what the records say of all originals.
+#[test]
+fn shards_that_do_not_fit_together_are_refused_and_empty_ones_take_part() {
+    let folder = letters();
+    let at = folder.path();
+    let run = |out: &str, more: &[&str]| generate(at, out, &[&ODD[..], more].concat());
+    let rows = |out: &str| {
+        let list = std::fs::read_to_string(at.join(out).join("manifest.csv"));
+        list.map(|text| text.lines().count() - 1).ok()
+    };
+    assert!(run("mixed", &["--shard", "1/2"]).status.success());
+    let other = run("mixed", &["--shard", "2/2", "--seed", "9"]);
+    fails(&other, 1, &["other settings"]);
+    assert_eq!(rows("mixed"), None);
+    // One shard more than there are originals.
+    for shard in ["4/4", "1/4", "3/4", "2/4"] {
+        assert_eq!(rows("many"), None);
+        assert!(run("many", &["--shard", shard]).status.success());
+    }
+    assert_eq!(rows("many"), Some(3));
+    // An original that comes moves others between shards: the old list is not joined with the new one.
+    let images = at.join("letters/images");
+    std::fs::copy(images.join("000001.png"), images.join("000000a.png")).unwrap();
+    assert!(
+        run("many", &["--shard", "2/4", "--resume"])
+            .status
+            .success()
+    );
+    assert_eq!(rows("many"), Some(4));
+}
+
+#[test]
+fn a_card_of_a_half_torso_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("weights/glyphs");
+    let card = std::fs::read_to_string(root.join("glyph_ddpm.toml")).unwrap();
+    let card = card.replace("num_groups = 8", "num_groups = 8, torso = \"f16\"");
+    assert!(card.contains("torso"));
+    std::fs::write(folder.path().join("half.toml"), card).unwrap();
+    let weights = "glyph_ddpm.safetensors";
+    std::fs::copy(root.join(weights), folder.path().join(weights)).unwrap();
+    let output = foil(folder.path())
+        .args(["weights", "verify"])
+        .arg(folder.path().join("half.toml"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
 }

@@ -458,3 +458,112 @@ fn missing_arrays_wrong_shapes_and_nan_are_named() {
     fails(&metric("fid", &input, &[]), 1, &["x.safetensors"]);
     fails(&metric("ssim", &input, &[]), 2, &["ssim"]);
 }
+
+fn has_adapter() -> bool {
+    let home = tempfile::tempdir().unwrap();
+    let output = foil(home.path()).args(["devices", "--json"]).output();
+    let found: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let software = |d: &Value| d["description"].as_str().unwrap().contains("software");
+    let found = found.as_array().unwrap().iter().any(software);
+    if !found {
+        println!("skipped: this machine has no software adapter");
+    }
+    found
+}
+
+/// The same numbers at the same places: floats to 1e-5, all else exactly.
+fn agree(what: &str, cpu: &Value, gpu: &Value) {
+    match (cpu, gpu) {
+        (Value::Object(a), Value::Object(b)) => {
+            let names = |o: &serde_json::Map<String, Value>| o.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(names(a), names(b), "{what}");
+            for (name, value) in a.iter().filter(|(name, _)| *name != "device") {
+                agree(&format!("{what}/{name}"), value, &b[name]);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            assert_eq!(a.len(), b.len(), "{what}");
+            for (i, (a, b)) in a.iter().zip(b).enumerate() {
+                agree(&format!("{what}/{i}"), a, b);
+            }
+        }
+        (Value::Number(a), Value::Number(b)) if a.is_f64() => {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            let error = (a - b).abs();
+            assert!(
+                error <= 1e-5 * a.abs() + 1e-9,
+                "{what}: {a} on the cpu, {b} here"
+            );
+        }
+        _ => assert_eq!(cpu, gpu, "{what}"),
+    }
+}
+
+#[test]
+fn metrics_with_kernels_run_on_a_device_and_agree_with_the_cpu() {
+    if !has_adapter() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("arrays.safetensors");
+    let noise = |seed: usize, n: usize| -> Vec<f32> {
+        let value = |i: usize| ((i * 7919 + seed * 104_729) % 1009) as f32 / 1009.0;
+        (0..n).map(value).collect()
+    };
+    let bytes = |seed: usize, n: usize| -> Vec<u8> {
+        noise(seed, n).iter().map(|v| (v * 255.0) as u8).collect()
+    };
+    let image = [2, 3, 35, 40];
+    write(
+        &input,
+        &[
+            ("real", &[40, 8], Values::F32(noise(1, 320))),
+            ("fake", &[30, 8], Values::F32(noise(2, 240))),
+            ("classifier_logits", &[5, 3], Values::F32(noise(3, 15))),
+            ("oracle_logits", &[3, 5, 3], Values::F32(noise(4, 45))),
+            ("labels", &[5], Values::I64(vec![0, 1, 2, 0, 1])),
+            ("targets", &[5], Values::I64(vec![1, 2, 0, 2, 0])),
+            ("a", &image, Values::U8(bytes(5, 2 * 3 * 35 * 40))),
+            ("b", &image, Values::U8(bytes(6, 2 * 3 * 35 * 40))),
+            (
+                "images",
+                &[3, 3, 33, 31],
+                Values::U8(bytes(7, 3 * 3 * 33 * 31)),
+            ),
+            ("original", &[2, 6], Values::F32(noise(8, 12))),
+            ("perturbed", &[2, 9, 6], Values::F32(noise(9, 108))),
+        ],
+    );
+    for (name, more) in [
+        ("fid", &["--bootstrap", "0"][..]),
+        ("validity", &[]),
+        ("orthogonal-set", &[]),
+        ("lpips", &[]),
+        ("lpips-diversity", &[]),
+    ] {
+        let run = |device: &str| {
+            let output = metric(name, &input, &[more, &["--device", device]].concat());
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{name}: {said}");
+            assert!(said.contains(&format!("on {device} (asked for)")), "{said}");
+            let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+            found
+        };
+        let (cpu, gpu) = (run("cpu"), run("wgpu:software"));
+        assert!(cpu["device"].as_str().unwrap().starts_with("cpu ("));
+        assert!(gpu["device"].as_str().unwrap().starts_with("wgpu ("));
+        agree(name, &cpu, &gpu);
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_wrong_usage() {
+    let input = golden("validity_logits.safetensors");
+    for name in ["validity", "fid", "lpips"] {
+        let output = metric(name, &input, &["--device", "wgpu:99"]);
+        fails(&output, 2, &["wgpu:99", "--device cpu"]);
+    }
+    // Metrics without kernels have no device.
+    let output = metric("kid", &input, &["--device", "cpu"]);
+    fails(&output, 2, &["--device"]);
+}

@@ -326,6 +326,55 @@ fn a_manifest_names_pairs_groups_and_methods() {
 }
 
 #[test]
+fn heat_maps_that_cannot_be_written_cost_no_scores_and_are_made_later() {
+    let folders = Folders::with_pairs(3, 64);
+    let out = folders.path("out").display().to_string();
+    let more = [
+        "--metrics",
+        "lpips",
+        "--out",
+        &out,
+        "--maps",
+        "--batch",
+        "2",
+        "--quiet",
+    ];
+    // A folder in the place of the second map.
+    let blocked = folders.path("out/maps/000001-001.png");
+    std::fs::create_dir_all(blocked.join("taken")).unwrap();
+    let output = folders.score(&more);
+    fails(&output, 1, &["000001-001.png", "--resume"]);
+    let journal = std::fs::read_to_string(folders.path("out/journal/records.jsonl")).unwrap();
+    assert_eq!(journal.matches("{\"pair\":{").count(), 2, "{journal}");
+    std::fs::remove_dir_all(&blocked).unwrap();
+    // The rest, and the map that is missing; the one that is there is left alone.
+    let first = folders.path("out/maps/000000-000.png");
+    let before = std::fs::metadata(&first).unwrap().modified().unwrap();
+    let output = folders.score(&[&more[..], &["--resume"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let after = std::fs::metadata(&first).unwrap().modified().unwrap();
+    assert_eq!(before, after);
+    let maps = std::fs::read_dir(folders.path("out/maps")).unwrap();
+    let mut names: Vec<String> = maps
+        .map(|f| f.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["000000-000.png", "000001-001.png", "000002-002.png"]
+    );
+    // The same maps as those of a run that nothing stopped.
+    let whole = folders.path("whole").display().to_string();
+    folders.json(&["--metrics", "lpips", "--out", &whole, "--maps"]);
+    for name in names {
+        let [made, expected] = ["out", "whole"]
+            .map(|run| std::fs::read(folders.path(&format!("{run}/maps/{name}"))).unwrap());
+        assert!(made == expected, "{name}");
+    }
+}
+
+#[test]
 fn heat_maps_stay_in_their_folder_whatever_the_manifest_names() {
     let folders = Folders::with_pairs(2, 64);
     let counterfactual = folders.path("counterfactuals/000.png");

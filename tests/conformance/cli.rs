@@ -42,7 +42,7 @@ fn prints_only_json_with_json() {
     assert_eq!(document["schema"], "foil.conformance/1");
     assert_eq!(document["passed"], true);
     let areas = document["areas"].as_array().unwrap();
-    assert_eq!(areas.len(), 5);
+    assert_eq!(areas.len(), 6);
     for area in areas {
         let case = &area["cases"][0];
         for field in ["what", "expected", "got", "error", "tolerance", "pass"] {
@@ -96,7 +96,7 @@ fn refuses_an_unknown_area_and_a_folder_without_areas() {
         .assert()
         .failure()
         .stderr(contains(
-            "use vision, weights, nets, bex, diffusion, or all",
+            "use vision, weights, nets, bex, diffusion, hvilshoj, or all",
         ));
     foil()
         .args(["conformance", "all", "--data"])

@@ -14,7 +14,7 @@ use crate::difference::{coarse, weighted_sum};
 use crate::guided_diffusion::{unet_b, weights};
 
 /// Three levels with attention on two, in which the size changes without weights; nothing in it is zero.
-fn seeded() -> (StateDict, UnetConfig) {
+pub fn seeded() -> (StateDict, UnetConfig) {
     let layout = UnetLayout {
         channels: 3,
         width: 32,
@@ -38,7 +38,12 @@ fn seeded() -> (StateDict, UnetConfig) {
 }
 
 /// Output and gradient by the image.
-fn passes<B: Differentiable>(b: &B, unet: &Unet<B>, x: &Array, steps: &[f32]) -> (Array, Array) {
+pub fn passes<B: Differentiable>(
+    b: &B,
+    unet: &Unet<B>,
+    x: &Array,
+    steps: &[f32],
+) -> (Array, Array) {
     let by = b.variable(x).unwrap();
     let seen = Tensor::new(by.as_tensor()).unwrap();
     let y = unet.predict(b, &seen, steps, None).unwrap();
@@ -50,7 +55,7 @@ fn passes<B: Differentiable>(b: &B, unet: &Unet<B>, x: &Array, steps: &[f32]) ->
     )
 }
 
-fn bits(array: &Array) -> Vec<u32> {
+pub fn bits(array: &Array) -> Vec<u32> {
     array.data.iter().map(|v| v.to_bits()).collect()
 }
 

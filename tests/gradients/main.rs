@@ -41,6 +41,7 @@ mod difference;
 mod elementwise_gradients;
 mod glyph_generator;
 mod guided_diffusion;
+mod half_torso;
 mod layout_gradients;
 mod mixing;
 mod pooling;

@@ -40,6 +40,7 @@ fn a_generation_runs_on_a_thread_of_a_pool() {
         robust: None,
         perceptual: None,
         checkpointing: true,
+        precision: None,
     };
     let tasks = [0, 1, 2].map(|index| Task {
         original: original.clone(),
@@ -88,6 +89,7 @@ fn both_devices_draw_the_same_images() {
             robust: Some("glyph_robust"),
             perceptual: None,
             checkpointing: false,
+            precision: None,
         };
         let networks = Networks::open(&registry, &cards, &device).unwrap();
         let size = networks.size;

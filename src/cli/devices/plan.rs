@@ -5,10 +5,10 @@ use serde_json::json;
 
 use crate::metrics::inception_features::InceptionFeatures;
 use crate::metrics::lpips::{Lpips, LpipsNet};
-use crate::nets::{self, FidTap};
+use crate::nets::{self, Architecture, FidTap};
 use crate::tensor::plan::{Cost, Costs, PEAKS, Plan};
-use crate::tensor::{Backend, Resize};
-use crate::weights::{Registry, ResizeTo, Role};
+use crate::tensor::{Backend, Resize, StateDict};
+use crate::weights::{Card, Registry, ResizeTo, Role, lpips_from_dict};
 
 /// Side of the images that LPIPS and FID are planned for.
 const SIDE: usize = 256;
@@ -85,6 +85,16 @@ pub fn run(network: &str, batch: usize, json: bool) -> anyhow::Result<()> {
     crate::cli::print(&text)
 }
 
+/// The tensors of a network. Those of a published one have known shapes, which is all that a plan needs: its weights need
+/// not be here. Others, and those that are part of a network or of the program, are read.
+fn tensors(registry: &Registry, card: &Card) -> anyhow::Result<StateDict> {
+    let published = !card.embedded && (card.labels.is_empty() || card.labels.len() == 1000);
+    match nets::layout(card.architecture) {
+        Some(layout) if published => Ok(layout),
+        _ => Ok(registry.load(card)?.dict),
+    }
+}
+
 /// Costs of a batch, and the side of its images.
 fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
     let plan = Plan::default();
@@ -95,7 +105,12 @@ fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
     };
     let net = network.strip_prefix("lpips_");
     if let Some(net) = net.and_then(|n| n.parse::<LpipsNet>().ok()) {
-        let weights = registry.lpips(net.name())?;
+        let backbone = nets::layout(match net {
+            LpipsNet::Alex => Architecture::AlexNet,
+            LpipsNet::Vgg => Architecture::Vgg16,
+            LpipsNet::Squeeze => Architecture::SqueezeNet,
+        });
+        let weights = lpips_from_dict(net.name(), backbone.unwrap_or_default())?;
         let lpips = Lpips::new(&plan, net, &weights.backbone, weights.heads)?;
         let sides = [(), ()].map(|()| {
             let x = pixels(SIDE)?;
@@ -106,17 +121,17 @@ fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
         return Ok((plan.costs(), SIDE));
     }
     let card = registry.card(network)?;
-    let loaded = registry.load(&card)?;
+    let dict = tensors(&registry, &card)?;
     if card.role == Role::FidFeatures {
         let tap = match FidTap::ALL
             .into_iter()
             .rev()
-            .find(|tap| InceptionFeatures::new(&plan, &loaded.dict, *tap, Resize::Tf1).is_ok())
+            .find(|tap| InceptionFeatures::new(&plan, &dict, *tap, Resize::Tf1).is_ok())
         {
             Some(tap) => tap,
             None => anyhow::bail!("{network} holds no layers of the FID Inception"),
         };
-        let net = InceptionFeatures::new(&plan, &loaded.dict, tap, Resize::Tf1)?;
+        let net = InceptionFeatures::new(&plan, &dict, tap, Resize::Tf1)?;
         net.extract(&plan, &pixels(SIDE)?)?;
         return Ok((plan.costs(), SIDE));
     }
@@ -127,7 +142,7 @@ fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
         },
         (None, None) => 224,
     };
-    let net = nets::build(card.architecture, &plan, &loaded.dict, &card.unet)
+    let net = nets::build(card.architecture, &plan, &dict, &card.unet)
         .with_context(|| network.to_owned())?;
     let x = plan.affine(&pixels(side)?, &[0, 1, 2], &[1.0; 3], &[0.0; 3])?;
     net.predict(&plan, &x)?;

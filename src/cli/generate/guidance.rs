@@ -8,9 +8,10 @@ use crate::explain::diffusion::{Dime, LARGEST_WEIGHT as LARGEST, Method, parse_d
 
 #[derive(Args)]
 pub struct GuidanceArgs {
-    /// Kind of guidance: that of the evaluated study, DVCE's, DiME's nested chains, or the classic one
+    /// Kind of guidance: that of the evaluated study, DVCE's, DiME's nested chains, or the classic one; or a method of
+    /// small images without diffusion
     #[arg(long, value_enum, default_value_t = MethodArg::Guided)]
-    method: MethodArg,
+    pub method: MethodArg,
     /// A robust classifier, whose gradient is brought into a cone around that of the explained one
     #[arg(long, value_name = "CARD")]
     pub robust: Option<String>,
@@ -43,6 +44,12 @@ pub enum MethodArg {
     Dvce,
     Dime,
     Openai,
+    /// Gradients in pixel space with a search for the weight of the distance (Wachter et al.)
+    Gb,
+    /// Guided by prototypes of other classes (Van Looveren & Klaise)
+    Gl,
+    /// A correction of an invertible network's code (ECINN)
+    Gen,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,6 +66,20 @@ enum RuleArg {
 }
 
 impl GuidanceArgs {
+    /// The first option that was given and is of guided diffusion only.
+    pub fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--robust", self.robust.is_some()),
+            ("--x0", self.x0.is_some()),
+            ("--cone", self.cone.is_some()),
+            ("--cone-rule", self.cone_rule.is_some()),
+            ("--scale", !self.scale.is_empty()),
+            ("--distance", self.distance.is_some()),
+            ("--perceptual", self.perceptual.is_some()),
+        ];
+        options.iter().find(|o| o.1).map(|o| o.0)
+    }
+
     pub fn is_dime(&self) -> bool {
         self.method == MethodArg::Dime
     }
@@ -156,7 +177,7 @@ impl GuidanceArgs {
             strength: match self.method {
                 MethodArg::Dvce => Strength::Noise,
                 MethodArg::Openai => Strength::Plain,
-                MethodArg::Guided | MethodArg::Dime => Strength::Mean,
+                _ => Strength::Mean,
             },
             clip: classic,
         })

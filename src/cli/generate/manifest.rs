@@ -10,6 +10,14 @@ use crate::score::Labels;
 
 const COLUMNS: [&str; 4] = ["original", "counterfactual", "source", "target"];
 
+/// The manifest of a run, or of one of its shards.
+pub fn name(shard: Option<(usize, usize)>) -> String {
+    match shard {
+        Some((i, n)) => format!("manifest.{i}of{n}.csv"),
+        None => "manifest.csv".into(),
+    }
+}
+
 /// Refuses to replace another file.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     match std::fs::read_to_string(path) {
@@ -45,4 +53,21 @@ pub fn write(
         ])?;
     }
     Ok(write_whole(path, &writer.into_inner()?)?)
+}
+
+/// Lists what all shards made, as a single run would have; returns what is to be said of it.
+pub fn whole(
+    path: &Path,
+    out: &Path,
+    mut made: Vec<Made>,
+    originals: &BTreeMap<String, PathBuf>,
+    labels: &Labels,
+    shards: usize,
+) -> anyhow::Result<String> {
+    made.sort_by(|a, b| a.at.image.cmp(&b.at.image));
+    write(path, out, &made, originals, labels)?;
+    Ok(format!(
+        "all {shards} shards are done: {} lists what they made\n",
+        path.display()
+    ))
 }

@@ -2,6 +2,7 @@
 
 pub mod guidance;
 mod manifest;
+mod pixel;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -16,9 +17,9 @@ use crate::explain::diffusion::{
     self, Batch, Cards, GivenNoise, Made, Networks, Plan, Progress, Watch,
 };
 use crate::score::Labels;
-use crate::tensor::{Device, WithGradients};
+use crate::tensor::{Device, Kept, WithGradients};
 use crate::weights::Registry;
-use guidance::GuidanceArgs;
+use guidance::{GuidanceArgs, MethodArg};
 
 /// Makes counterfactuals of images by guided diffusion; defaults are the networks of the glyph world, inside the
 /// program.
@@ -27,20 +28,24 @@ pub struct GenerateArgs {
     /// Folder of original images
     #[arg(long, value_name = "DIR")]
     originals: PathBuf,
-    /// The class that all of them shall become: a name or number of the classifier's classes
+    /// The class that all of them shall become: a name or number of the classifier's classes; for gb and gl also `other`,
+    /// any class but its own
     #[arg(long, value_name = "LABEL", required_unless_present = "targets")]
     target: Option<String>,
     /// A CSV file with the columns file (below --originals) and target, for a class each
     #[arg(long, value_name = "FILE", conflicts_with = "target")]
     targets: Option<PathBuf>,
     /// The classifier to explain: name or path of its card; `random` is an untrained one, a sanity check
-    #[arg(long, value_name = "CARD", default_value = "glyph_resnet18")]
-    classifier: String,
+    /// (default: glyph_resnet18; gb and gl: dot_cnn; gen, an invertible network: dot_inn)
+    #[arg(long, value_name = "CARD")]
+    classifier: Option<String>,
     /// The denoising network
     #[arg(long, value_name = "CARD", default_value = "glyph_ddpm")]
     unet: String,
     #[command(flatten)]
     guidance: GuidanceArgs,
+    #[command(flatten)]
+    pixel: pixel::PixelArgs,
     /// Steps of the diffusion: a number, or sections as in guided-diffusion
     #[arg(long, value_name = "STEPS", default_value = "200")]
     steps: String,
@@ -63,7 +68,7 @@ pub struct GenerateArgs {
     /// Device: cpu, or cuda or cuda:N in a program built with --features cuda; auto takes the GPU if it can
     #[arg(long, value_name = "D", default_value = "auto")]
     device: Device,
-    /// Images at once; results do not depend on it (default: 16)
+    /// Images at once; results do not depend on it (default: 16; gb, gl and gen: 64)
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
     batch: Option<u16>,
     /// As many images at once as fit into this much memory, networks included, such as 8GB or 500MB
@@ -72,13 +77,17 @@ pub struct GenerateArgs {
     /// Run blocks of the denoiser again on the way back: less memory, more time, the same images
     #[arg(long)]
     checkpointing: bool,
+    /// Type that the denoiser's blocks are kept in: f32, or f16 or bf16 for half the memory of what waits for the way back
+    /// (default: what its card says, else f32). Part of every record
+    #[arg(long, value_name = "TYPE")]
+    precision: Option<Kept>,
     /// Folder for the images, a record of each, and manifest.csv for `foil score`
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Keep what an earlier run of the same settings made in --out, and make the rest
     #[arg(long)]
     resume: bool,
-    /// Do the i-th of n parts of the originals only
+    /// Do the i-th of n parts of the originals only; the last to end in the same --out writes manifest.csv
     #[arg(long, value_name = "I/N", value_parser = shard)]
     shard: Option<(usize, usize)>,
     /// No progress on standard error
@@ -146,6 +155,31 @@ impl Watch for Screen {
 }
 
 impl GenerateArgs {
+    /// The tasks of this shard.
+    fn own(&self, tasks: &[diffusion::Task]) -> Vec<diffusion::Task> {
+        let (i, n) = self.shard.unwrap_or((1, 1));
+        let own = tasks.iter().filter(|task| task.index % n == i - 1);
+        own.cloned().collect()
+    }
+
+    /// Refuses options of guided diffusion, for a method that does without.
+    fn no_diffusion(&self, method: &str) -> anyhow::Result<()> {
+        let own = [
+            ("--skip", self.skip.is_some()),
+            ("--samples", self.samples != 1),
+            ("--noise", self.noise.is_some()),
+            ("--memory", self.memory.is_some()),
+            ("--checkpointing", self.checkpointing),
+            ("--precision", self.precision.is_some()),
+            ("--reject", self.reject),
+        ];
+        let given = own.iter().find(|o| o.1).map(|o| o.0);
+        match self.guidance.given().or(given) {
+            Some(option) => Err(usage(format!("{option} is no option of --method {method}"))),
+            None => Ok(()),
+        }
+    }
+
     /// What to do, for networks that are open.
     fn plan(&self, method: diffusion::Method, networks: &Networks) -> anyhow::Result<Plan> {
         let kept = crate::diffusion::spaced(networks.diffusion().steps, &self.steps)
@@ -184,14 +218,25 @@ impl GenerateArgs {
 }
 
 pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
-    let method = args.guidance.method()?;
-    let filled = std::fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some());
+    // The folder of a shard may hold what others made.
+    let filled = match args.shard {
+        Some(_) => args.out.join(manifest::name(args.shard)).exists(),
+        None => std::fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some()),
+    };
     if filled && !args.resume {
         let out = args.out.display();
         let why = format!("--out {out}: it holds files; --resume goes on with an earlier run");
         return Err(usage(why));
     }
     apart(&args.originals, &args.out)?;
+    if let MethodArg::Gb | MethodArg::Gl | MethodArg::Gen = args.guidance.method {
+        return pixel::run(args, args.guidance.method);
+    }
+    if let Some(option) = args.pixel.given() {
+        let why = format!("{option} is an option of --method gb, gl or gen");
+        return Err(usage(why));
+    }
+    let method = args.guidance.method()?;
     let device = open_device(args.device, args.quiet)?;
     if args.memory.is_some() && device.device() != Device::Cpu {
         let why =
@@ -203,15 +248,16 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
         &registry,
         &Cards {
             unet: &args.unet,
-            classifier: &args.classifier,
+            classifier: args.classifier.as_deref().unwrap_or("glyph_resnet18"),
             robust: args.guidance.robust.as_deref(),
             perceptual: method.perceptual(),
             checkpointing: args.checkpointing,
+            precision: args.precision,
         },
         &device,
     )?;
     let labels = Labels::new(networks.labels.clone());
-    let (mut tasks, count) = args.tasks(&labels)?;
+    let (tasks, count) = args.tasks_with(&labels, None)?;
     let plan = args.plan(method, &networks)?;
     if let (Some(noise), Some(path)) = (&plan.noise, &args.noise) {
         let (_, start) = plan.schedule(&networks)?;
@@ -220,33 +266,39 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
     let originals: BTreeMap<String, PathBuf> = { tasks.iter() }
         .map(|t| (t.name.clone(), t.original.clone()))
         .collect();
-    if let Some((i, n)) = args.shard {
-        tasks.retain(|task| task.index % n == i - 1);
-    }
     if tasks.is_empty() {
-        return Err(usage(
-            "there is nothing to do: no original is in this shard or has a target",
-        ));
+        return Err(usage("there is nothing to do: no original has a target"));
     }
-    let name = match args.shard {
-        Some((i, n)) => format!("manifest.{i}of{n}.csv"),
-        None => "manifest.csv".into(),
-    };
-    let list = args.out.join(name);
+    let own = args.own(&tasks);
+    let [list, whole] = [args.shard, None].map(|shard| args.out.join(manifest::name(shard)));
     manifest::check(&list)?;
+    if args.shard.is_some() {
+        manifest::check(&whole)?;
+        // Other shards must have been made with the same settings.
+        diffusion::found(&plan, &networks, &tasks, &args.out)?;
+    }
     std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     let mut screen = Screen {
         pace: Pace::new(args.quiet),
         quiet: args.quiet,
         made: Vec::new(),
     };
-    let done = diffusion::run(&plan, &networks, &tasks, &args.out, &mut screen);
+    let done = diffusion::run(&plan, &networks, &own, &args.out, &mut screen);
     screen.pace.finish();
-    done?;
     let mut made = screen.made;
     made.sort_by(|a, b| a.at.image.cmp(&b.at.image));
+    // What was made is listed, also where something else failed.
     manifest::write(&list, &args.out, &made, &originals, &labels)?;
-    print(&summary(&made, &args.out))
+    done?;
+    let mut said = summary(&made, &args.out);
+    if let Some((_, n)) = args.shard
+        && let Some(all) = diffusion::found(&plan, &networks, &tasks, &args.out)?
+    {
+        said.push_str(&manifest::whole(
+            &whole, &args.out, all, &originals, &labels, n,
+        )?);
+    }
+    print(&said)
 }
 
 /// The device for work that needs gradients; says which one and why.

@@ -11,12 +11,19 @@ use crate::images::list_images;
 use crate::score::Labels;
 
 impl GenerateArgs {
-    /// Originals with their targets, in the order of their names, and the number of all images there.
-    pub(super) fn tasks(&self, labels: &Labels) -> anyhow::Result<(Vec<Task>, usize)> {
+    /// Originals with their targets, in the order of their names, and the number of all images there. `fixed` is the target
+    /// of all of them, instead of --target.
+    pub(super) fn tasks_with(
+        &self,
+        labels: &Labels,
+        fixed: Option<usize>,
+    ) -> anyhow::Result<(Vec<Task>, usize)> {
         let files = list_images(&self.originals)?;
         let class = |text: &str| labels.resolve(text, None).map_err(usage);
-        let all = self.target.as_deref().map(class).transpose();
-        let all = all.context("--target")?;
+        let all = match fixed {
+            Some(target) => Some(target),
+            None => { self.target.as_deref().map(class).transpose() }.context("--target")?,
+        };
         let mut given = match &self.targets {
             Some(path) => Some(targets(path)?),
             None => None,

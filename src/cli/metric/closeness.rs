@@ -11,7 +11,6 @@ use crate::metrics::lp::{DifferenceSums, per_image, whole_batch};
 use crate::metrics::lpips::{Lpips, LpipsNet};
 use crate::metrics::published::rescale_batch_by_min_max;
 use crate::score::{Protocol, Score};
-use crate::tensor::cpu::Cpu;
 use crate::tensor::{Array, Backend, StateDict, TypedArrays, Values};
 use crate::weights::{self, Registry};
 
@@ -27,13 +26,13 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    fn build(&self) -> anyhow::Result<(Lpips<Cpu>, String)> {
+    fn build<B: Backend>(&self, backend: &B) -> anyhow::Result<(Lpips<B>, String)> {
         let registry = Registry::open()?;
         let loaded = match self.weights {
             Some(path) => registry.lpips_from_file(self.net.name(), path)?,
             None => registry.lpips(self.net.name())?,
         };
-        let lpips = Lpips::new(&Cpu, self.net, &loaded.backbone, loaded.heads)
+        let lpips = Lpips::new(backend, self.net, &loaded.backbone, loaded.heads)
             .with_context(|| format!("lpips_{}", self.net.name()))?;
         Ok((lpips, loaded.sha256))
     }
@@ -68,11 +67,12 @@ impl Setup<'_> {
 }
 
 /// Features of all images, in batches.
-fn features(
-    lpips: &Lpips<Cpu>,
+fn features<B: Backend>(
+    backend: &B,
+    lpips: &Lpips<B>,
     images: &Array,
     range: std::ops::Range<usize>,
-) -> anyhow::Result<Vec<<Cpu as Backend>::Tensor>> {
+) -> anyhow::Result<Vec<B::Tensor>> {
     let mut shape = images.shape.clone();
     shape[0] = range.len();
     let size: usize = shape[1..].iter().product();
@@ -80,10 +80,11 @@ fn features(
         shape,
         images.data[range.start * size..range.end * size].to_vec(),
     )?;
-    Ok(lpips.features(&Cpu, &Cpu.upload(&part)?, 1.0, 0.0)?)
+    Ok(lpips.features(backend, &backend.upload(&part)?, 1.0, 0.0)?)
 }
 
-pub fn lpips(
+pub fn lpips<B: Backend>(
+    backend: &B,
     arrays: &TypedArrays,
     setup: &Setup<'_>,
     maps: Option<&Path>,
@@ -93,24 +94,24 @@ pub fn lpips(
         let expected = format!("the shape of `a`, {:?}", a.shape);
         bail!(arrays.unexpected("b", &expected, format!("{:?}", b.shape)));
     }
-    let (lpips, sha256) = setup.build()?;
+    let (lpips, sha256) = setup.build(backend)?;
     let (n, h, w) = (a.shape[0], a.shape[2], a.shape[3]);
     let (mut values, mut layers) = (Vec::new(), Vec::new());
     let mut map_data: Vec<Vec<f32>> = vec![Vec::new(); lpips.layers()];
     for start in (0..n).step_by(BATCH) {
         let range = start..(start + BATCH).min(n);
         let (fa, fb) = (
-            features(&lpips, &a, range.clone())?,
-            features(&lpips, &b, range)?,
+            features(backend, &lpips, &a, range.clone())?,
+            features(backend, &lpips, &b, range)?,
         );
-        for d in lpips.distances(&Cpu, &fa, &fb)? {
+        for d in lpips.distances(backend, &fa, &fb)? {
             values.push(d.value);
             layers.push(d.layers);
         }
         if maps.is_some() {
-            let maps = lpips.maps(&Cpu, &fa, &fb, h, w)?;
+            let maps = lpips.maps(backend, &fa, &fb, h, w)?;
             for (data, map) in map_data.iter_mut().zip(&maps) {
-                data.extend(Cpu.download(map)?.data);
+                data.extend(backend.download(map)?.data);
             }
         }
     }
@@ -144,18 +145,22 @@ fn write_maps(path: &Path, layers: Vec<Vec<f32>>, shape: [usize; 3]) -> anyhow::
     )?)
 }
 
-pub fn diversity(arrays: &TypedArrays, setup: &Setup<'_>) -> anyhow::Result<Found> {
+pub fn diversity<B: Backend>(
+    backend: &B,
+    arrays: &TypedArrays,
+    setup: &Setup<'_>,
+) -> anyhow::Result<Found> {
     let images = setup.images(arrays, "images")?;
     let n = images.shape[0];
     if n < 2 {
         let expected = "at least 2 images";
         bail!(arrays.unexpected("images", expected, format!("{n}")));
     }
-    let (lpips, sha256) = setup.build()?;
+    let (lpips, sha256) = setup.build(backend)?;
     let taps = (0..n)
-        .map(|i| features(&lpips, &images, i..i + 1))
+        .map(|i| features(backend, &lpips, &images, i..i + 1))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let distances = lpips.all_pairs(&Cpu, &taps)?;
+    let distances = lpips.all_pairs(backend, &taps)?;
     let values: Vec<f64> = distances.iter().map(|d| d.value).collect();
     let of_pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
     let pairs: Vec<_> = of_pairs

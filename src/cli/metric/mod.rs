@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
+use super::UsageError;
 use crate::metrics::lpips::LpipsNet;
 use crate::score::{Protocol, Score};
-use crate::tensor::TypedArrays;
+use crate::tensor::{Backend, Device, Opened, Precision, TypedArrays};
 
 /// Computes one metric on the arrays of a .safetensors file and prints JSON.
 #[derive(Args)]
@@ -30,6 +31,34 @@ pub struct Common {
     /// Print JSON (it is always printed; this is for symmetry with other commands).
     #[arg(long)]
     json: bool,
+}
+
+/// Where a metric with kernels of its own is computed.
+#[derive(Args)]
+pub struct Where {
+    /// Device: auto, cpu, wgpu, wgpu:N, wgpu:software or cuda[:N]; see `foil devices`.
+    #[arg(long, value_name = "D", default_value = "auto")]
+    device: Device,
+}
+
+impl Where {
+    /// Opens the device and says which one it is.
+    fn open(&self, metric: &str) -> anyhow::Result<Opened> {
+        let opened = self.device.open(Precision::F32);
+        let (device, opened, why) = opened.map_err(|e| UsageError(e.to_string()))?;
+        super::say(&format!("{metric} on {device} ({why})"));
+        Ok(opened)
+    }
+}
+
+/// What a function of a device finds there, with the name of the device.
+macro_rules! found_on {
+    ($place:expr, $metric:literal, |$device:ident| $found:expr) => {
+        match $place.open($metric)? {
+            Opened::Cpu($device) => $found?.on(&$device),
+            Opened::Gpu($device) => $found?.on(&$device),
+        }
+    };
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -68,6 +97,8 @@ enum Metric {
         /// Write spatial maps, tensors `map` [n,h,w] and `layerK`, to this .safetensors.
         #[arg(long, value_name = "FILE")]
         maps: Option<PathBuf>,
+        #[command(flatten)]
+        place: Where,
     },
     /// Mean pairwise LPIPS of one set: `images`, u8 or f32 [n,3,h,w].
     LpipsDiversity {
@@ -79,6 +110,8 @@ enum Metric {
         weights: Option<PathBuf>,
         #[arg(long, value_name = "LO,HI", default_value = "-1,1", allow_hyphen_values = true, value_parser = super::score::parse_range)]
         range: [f64; 2],
+        #[command(flatten)]
+        place: Where,
     },
     /// Fréchet distance of features: `real`, `fake` [n,d].
     Fid {
@@ -89,6 +122,8 @@ enum Metric {
         /// Bootstrap replicates of the interval; 0 for none.
         #[arg(long, default_value_t = 200)]
         bootstrap: usize,
+        #[command(flatten)]
+        place: Where,
     },
     /// Kernel distance: `real`, `fake` [n,d]; subsets `real_indices`, `fake_indices` [s,m] if given.
     Kid(realism::KidArgs),
@@ -115,6 +150,8 @@ enum Metric {
     Validity {
         #[command(flatten)]
         common: Common,
+        #[command(flatten)]
+        place: Where,
     },
     /// L1, L1.5, L2 of `a - b`, any shape [n,…].
     Lp {
@@ -159,6 +196,12 @@ impl Found {
     fn add(&mut self, name: &str, value: Value) {
         self.more.insert(name.into(), value);
     }
+
+    /// The same with the device it was found on.
+    fn on(mut self, device: &impl Backend) -> Self {
+        self.add("device", json!(device.describe()));
+        self
+    }
 }
 
 impl Common {
@@ -177,6 +220,7 @@ pub fn run(args: &MetricArgs) -> anyhow::Result<()> {
             range,
             protocol,
             maps,
+            place,
         } => {
             let lpips = closeness::Setup {
                 net: *net,
@@ -184,7 +228,11 @@ pub fn run(args: &MetricArgs) -> anyhow::Result<()> {
                 range: *range,
                 protocol: (*protocol).into(),
             };
-            let found = closeness::lpips(&common.arrays()?, &lpips, maps.as_deref())?;
+            let arrays = common.arrays()?;
+            let maps = maps.as_deref();
+            let found = found_on!(place, "lpips", |device| closeness::lpips(
+                &device, &arrays, &lpips, maps
+            ));
             ("lpips", found)
         }
         Metric::LpipsDiversity {
@@ -192,6 +240,7 @@ pub fn run(args: &MetricArgs) -> anyhow::Result<()> {
             net,
             weights,
             range,
+            place,
         } => {
             let lpips = closeness::Setup {
                 net: *net,
@@ -199,16 +248,24 @@ pub fn run(args: &MetricArgs) -> anyhow::Result<()> {
                 range: *range,
                 protocol: Protocol::Exact,
             };
-            (
-                "lpips_diversity",
-                closeness::diversity(&common.arrays()?, &lpips)?,
-            )
+            let arrays = common.arrays()?;
+            let found = found_on!(place, "lpips_diversity", |device| closeness::diversity(
+                &device, &arrays, &lpips
+            ));
+            ("lpips_diversity", found)
         }
         Metric::Fid {
             common,
             seed,
             bootstrap,
-        } => ("fid", realism::fid(&common.arrays()?, *seed, *bootstrap)?),
+            place,
+        } => {
+            let arrays = common.arrays()?;
+            let found = found_on!(place, "fid", |device| realism::fid(
+                &device, &arrays, *seed, *bootstrap
+            ));
+            ("fid", found)
+        }
         Metric::Kid(args) => ("kid", realism::kid(args)?),
         Metric::InceptionScore {
             common,
@@ -226,7 +283,11 @@ pub fn run(args: &MetricArgs) -> anyhow::Result<()> {
             "precision_recall",
             realism::prdc(&common.arrays()?, *neighbours, *inclusive)?,
         ),
-        Metric::Validity { common } => ("validity", validity::run(&common.arrays()?)?),
+        Metric::Validity { common, place } => {
+            let arrays = common.arrays()?;
+            let found = found_on!(place, "validity", |device| validity::run(&device, &arrays));
+            ("validity", found)
+        }
         Metric::Lp { common, protocol } => {
             ("lp", closeness::lp(&common.arrays()?, (*protocol).into())?)
         }
@@ -238,7 +299,12 @@ pub fn run(args: &MetricArgs) -> anyhow::Result<()> {
             "jensen_shannon",
             validity::jensen_shannon(&common.arrays()?, (*protocol).into())?,
         ),
-        Metric::OrthogonalSet(args) => ("orthogonal_set", selection::run(args)?),
+        Metric::OrthogonalSet(args) => {
+            let found = found_on!(args.place, "orthogonal_set", |device| selection::run(
+                &device, args
+            ));
+            ("orthogonal_set", found)
+        }
     };
     let mut all = Map::new();
     all.insert("schema".into(), json!("foil.metric/1"));

@@ -5,11 +5,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Common, Found};
-use crate::metrics::fid::frechet_from_features;
 use crate::metrics::kernel_sums::PolynomialKernel;
 use crate::metrics::kid::{RandomSubsets, Subset, kid_bootstrap, kid_full, kid_subsets};
 use crate::metrics::prdc::Rim;
-use crate::metrics::{Matrix, inception_score};
+use crate::metrics::{Matrix, MetricBackend, inception_score};
 use crate::score::{Score, Settings, realism};
 use crate::stats::interval::{Bootstrap, mean_interval};
 use crate::tensor::{Array, TypedArrays};
@@ -57,7 +56,12 @@ fn sets(arrays: &TypedArrays) -> anyhow::Result<(Array, Array)> {
     ))
 }
 
-pub fn fid(arrays: &TypedArrays, seed: u64, bootstrap: usize) -> anyhow::Result<Found> {
+pub fn fid<B: MetricBackend>(
+    backend: &B,
+    arrays: &TypedArrays,
+    seed: u64,
+    bootstrap: usize,
+) -> anyhow::Result<Found> {
     let (real, fake) = sets(arrays)?;
     let (real, fake) = (matrix("real", &real)?, matrix("fake", &fake)?);
     let settings = Settings {
@@ -65,8 +69,8 @@ pub fn fid(arrays: &TypedArrays, seed: u64, bootstrap: usize) -> anyhow::Result<
         bootstrap,
         ..Settings::default()
     };
-    let score = realism::fid(real, fake, &settings)?;
-    let distance = frechet_from_features(real, fake)?;
+    let distance = backend.frechet(real, fake)?;
+    let score = realism::fid_with_interval(&distance, real, fake, &settings)?;
     let mut found = Found::default();
     found.score("fid", &score);
     found.add("terms", serde_json::to_value(&distance)?);

@@ -4,11 +4,10 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::json;
 
-use super::{Common, Found};
+use super::{Common, Found, Where};
 use crate::metrics::orthogonal_set::{Complement, OrthogonalSetParams, ZeroPerturbations};
 use crate::metrics::{Matrix, MetricBackend};
 use crate::score::Score;
-use crate::tensor::cpu::Cpu;
 
 /// Options of the selection.
 #[derive(Args)]
@@ -24,9 +23,11 @@ pub struct OrthogonalSetArgs {
     /// Orthogonal or complementary to every member so far, as the paper's text says; its listing asks for any one.
     #[arg(long)]
     complement_all: bool,
+    #[command(flatten)]
+    pub place: Where,
 }
 
-pub fn run(args: &OrthogonalSetArgs) -> anyhow::Result<Found> {
+pub fn run<B: MetricBackend>(backend: &B, args: &OrthogonalSetArgs) -> anyhow::Result<Found> {
     let arrays = args.common.arrays()?;
     let (original, perturbed) = (arrays.f32("original")?, arrays.f32("perturbed")?);
     let (b, n, d) = match (&original.shape[..], &perturbed.shape[..]) {
@@ -48,7 +49,7 @@ pub fn run(args: &OrthogonalSetArgs) -> anyhow::Result<Found> {
     if args.complement_all {
         params.complement = Complement::Each;
     }
-    let sets = Cpu.orthogonal_sets(
+    let sets = backend.orthogonal_sets(
         Matrix::new("original", b, d, &original.data)?,
         Matrix::new("perturbed", b * n, d, &perturbed.data)?,
         &params,

@@ -10,13 +10,12 @@ use crate::metrics::{Matrix, MetricBackend};
 use crate::score::{Protocol, Score};
 use crate::stats::interval::Fraction;
 use crate::tensor::TypedArrays;
-use crate::tensor::cpu::Cpu;
 
 fn fraction(f: &Fraction) -> Score {
     Score::fraction(f.count, f.n)
 }
 
-pub fn run(arrays: &TypedArrays) -> anyhow::Result<Found> {
+pub fn run<B: MetricBackend>(backend: &B, arrays: &TypedArrays) -> anyhow::Result<Found> {
     let classifier = arrays.f32_of_rank("classifier_logits", 2)?;
     let n = classifier.shape[0];
     let oracles = if arrays.contains("oracle_logits") {
@@ -37,7 +36,7 @@ pub fn run(arrays: &TypedArrays) -> anyhow::Result<Found> {
         }
     }
     let (labels, targets) = (arrays.i64("labels")?, arrays.i64("targets")?);
-    let found = Cpu.committee(Judgement {
+    let found = backend.committee(Judgement {
         classifier: Matrix::new(
             "classifier_logits",
             n,

@@ -41,14 +41,27 @@ pub fn write(task: &Task<'_>, finished: &Finished) -> Result<String> {
         "name = {name}\narchitecture = \"{}\"\nfile = {file}\nsha256 = \"{sha}\"\n{labels}{}\
          licence = \"MIT OR Apache-2.0\"\norigin = {origin}\nnotes = {notes}\n\n\
          [preprocessing]\nresize = {{ size = [{size}, {size}] }}\ncrop = \"none\"\n\
-         mean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n\n{}",
+         {}\n\n{}",
         finished.architecture,
         finished.further,
+        normalised(finished),
         training(task, finished),
     );
     let path = args.out.with_extension("toml");
     std::fs::write(&path, card).with_context(|| path.display().to_string())?;
     Ok(sha)
+}
+
+/// Channels, and mean and deviation that bring pixels from 0..1 into the range of the network.
+fn normalised(finished: &Finished) -> String {
+    let [low, high] = finished.range;
+    let (mean, std) = (-low / (high - low), 1.0 / (high - low));
+    let channels = if finished.grey {
+        "channels = \"grey\"\n"
+    } else {
+        ""
+    };
+    format!("{channels}mean = [{mean:?}, {mean:?}, {mean:?}]\nstd = [{std:?}, {std:?}, {std:?}]")
 }
 
 /// The card's table of how the network was made.

@@ -265,6 +265,8 @@ fn learn(what: &'static str, common: &CommonArgs, steps: usize, wanted: &Wanted)
         cost: trained.cost,
         found,
         labels,
+        range: [-1.0, 1.0],
+        grey: false,
         further,
     })
 }

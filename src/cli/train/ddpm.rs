@@ -199,6 +199,8 @@ pub fn run(args: &DdpmArgs) -> Result<()> {
         cost: trained.cost,
         found,
         labels: Vec::new(),
+        range: [-1.0, 1.0],
+        grey: false,
         further: format!(
             "role = \"denoiser\"\ndiffusion = {{ schedule = \"{}\", steps = {STEPS} }}\ndenoiser = {{ num_groups = {} }}\n",
             Betas::Cosine.name(),

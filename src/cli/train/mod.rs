@@ -3,7 +3,9 @@
 mod autoencoder;
 mod card;
 mod classifier;
+mod cnn;
 mod ddpm;
+mod invertible;
 mod noise_aware;
 
 use std::collections::BTreeMap;
@@ -41,6 +43,10 @@ enum What {
     Ddpm(ddpm::DdpmArgs),
     /// A classifier of the label that was shown noise and is told how much: the encoder of guided-diffusion's UNet
     NoiseAware(noise_aware::NoiseAwareArgs),
+    /// The small CNN that is explained, or judges, in the study of quantitative evaluations; of grey images
+    Cnn(cnn::CnnArgs),
+    /// An invertible network of IB-INN: a classifier whose codes can be drawn again, for `foil generate --method gen`
+    Inn(invertible::InvertibleArgs),
     /// A network that reads all attributes off an image
     Encoder(classifier::EncoderArgs),
 }
@@ -54,6 +60,8 @@ pub fn run(args: &TrainArgs) -> Result<()> {
         What::Autoencoder(args) => autoencoder::run(args),
         What::Ddpm(args) => ddpm::run(args),
         What::NoiseAware(args) => noise_aware::run(args),
+        What::Cnn(args) => cnn::run(args),
+        What::Inn(args) => invertible::run(args),
         What::Encoder(args) => classifier::encoder(args),
     }
 }
@@ -181,6 +189,9 @@ struct Finished {
     /// Measured on held-out images, by name.
     found: Vec<(String, f64)>,
     labels: Vec<String>,
+    /// Of the pixels that the network sees, and whether they have one channel.
+    range: [f32; 2],
+    grey: bool,
     /// Further lines of the model card.
     further: String,
 }
@@ -320,6 +331,19 @@ impl<'a> Task<'a> {
             finished.cost.seconds,
             card::results(&finished.found)
         ))
+    }
+}
+
+/// Number of classes, each of which must occur.
+fn classes(data: &Data, items: &[usize], of: impl Fn(&train::Row) -> usize) -> Result<usize> {
+    let all: std::collections::BTreeSet<usize> = items.iter().map(|&i| of(&data.rows[i])).collect();
+    let classes = all.last().map_or(0, |last| last + 1);
+    match (0..classes).find(|class| !all.contains(class)) {
+        Some(class) => {
+            let why = format!("no image of the split train has the class {class} of {classes}");
+            Err(TrainError::Data(why).into())
+        }
+        None => Ok(classes),
     }
 }
 

@@ -173,6 +173,8 @@ pub fn run(args: &NoiseAwareArgs) -> Result<()> {
         cost: trained.cost,
         found,
         labels,
+        range: [-1.0, 1.0],
+        grey: false,
         further: format!(
             "unet = {{ num_res_blocks = {} }}\ndiffusion = {{ schedule = \"{}\", steps = {STEPS} }}\n",
             config().num_res_blocks,

@@ -68,6 +68,7 @@ pub fn run(
                 perceptual: 0.0,
                 start: 1,
                 sampled: true,
+                in_pixels: false,
             },
         },
     };
@@ -147,6 +148,7 @@ impl Run<'_> {
             perceptual: at.at("cperc")?.f64()?,
             start: self.start,
             sampled,
+            in_pixels: false,
         });
         let scale = at.at("s")?.f64()?;
         self.described(name, node, &dime, check)?;
@@ -245,6 +247,7 @@ impl Run<'_> {
             perceptual: node.at("l_perc")?.f64()?,
             start: node.at("start_step")?.usize()?,
             sampled: true,
+            in_pixels: false,
         });
         let scales = node.at("scales")?.f64s()?;
         let originals = images(self.stored, "grid.init_images", None)?;

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::super::check::{Check, Tolerance};
 use super::super::error::Of;
@@ -16,6 +17,7 @@ use crate::metrics::Matrix;
 use crate::metrics::fid::{
     FrechetDistance, frechet_from_features, frechet_from_gaussians, frechet_from_moments,
 };
+use crate::metrics::inception_features::InceptionFeatures;
 use crate::metrics::moments::Moments;
 use crate::nets::FidTap;
 use crate::tensor::{Array, Backend, Resize};
@@ -39,6 +41,7 @@ pub struct Images<'a, B: Backend> {
     pub real: Vec<Picture>,
     pub fake: Vec<Picture>,
     known: RefCell<BTreeMap<(bool, FidTap, u8), Array>>,
+    extractors: RefCell<BTreeMap<u8, InceptionFeatures<B>>>,
 }
 
 /// Reads the image sets and checks the stored features against them (tf1 resize).
@@ -60,6 +63,7 @@ pub fn images<'a, B: Backend>(
         real: set("real")?,
         fake: set("fake")?,
         known: RefCell::default(),
+        extractors: RefCell::default(),
     };
     let Some(features) = folder.tensors("fid_set_features.safetensors")? else {
         return Ok(images);
@@ -112,21 +116,33 @@ impl<B: Backend> Images<'_, B> {
         if n > set.len() {
             return Ok(None);
         }
-        let key = (real, tap, resize as u8);
         let rows = |all: &Array| Array {
             shape: vec![n, tap.size()],
             data: all.data[..n * tap.size()].to_vec(),
         };
-        if let Some(found) = self.known.borrow().get(&key)
-            && found.shape[0] >= n
-        {
-            return Ok(Some(rows(found)));
+        let known = |tap| {
+            let known = self.known.borrow();
+            let found = known.get(&(real, tap, resize as u8));
+            found.map_or(0, |a| a.shape[0])
+        };
+        let first = known(tap);
+        if first < n {
+            // What lies before a tap is computed on the way to it.
+            let taps: Vec<FidTap> = FidTap::ALL.into_iter().filter(|t| *t <= tap).collect();
+            let Some(found) = self.features_at(&set[first..n], &taps, resize)? else {
+                return Ok(None);
+            };
+            for (tap, more) in taps.into_iter().zip(found) {
+                if known(tap) == first {
+                    let mut known = self.known.borrow_mut();
+                    let all = known.entry((real, tap, resize as u8)).or_default();
+                    all.shape = vec![n, tap.size()];
+                    all.data.extend(more.data);
+                }
+            }
         }
-        let found = self.features_of(&set[..n], tap, resize)?;
-        if let Some(found) = &found {
-            self.known.borrow_mut().insert(key, found.clone());
-        }
-        Ok(found)
+        let known = self.known.borrow();
+        Ok(known.get(&(real, tap, resize as u8)).map(rows))
     }
 
     /// Features of any pictures of one size.
@@ -136,24 +152,41 @@ impl<B: Backend> Images<'_, B> {
         tap: FidTap,
         resize: Resize,
     ) -> Result<Option<Array>> {
-        let Some(network) = self.network.filter(|n| n.deepest >= tap) else {
+        let found = self.features_at(pictures, &[tap], resize)?;
+        Ok(found.and_then(|mut all| all.pop()))
+    }
+
+    /// The same at several taps in one pass; none if the weights do not reach the last.
+    fn features_at(
+        &self,
+        pictures: &[Picture],
+        taps: &[FidTap],
+        resize: Resize,
+    ) -> Result<Option<Vec<Array>>> {
+        let deepest = taps.iter().max();
+        let Some(network) = self.network.filter(|n| Some(&n.deepest) >= deepest) else {
             return Ok(None);
         };
-        let extractor = network.extractor(self.backend, resize)?;
-        let mut data = Vec::with_capacity(pictures.len() * tap.size());
+        let mut extractors = self.extractors.borrow_mut();
+        let extractor = match extractors.entry(resize as u8) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(free) => free.insert(network.extractor(self.backend, resize)?),
+        };
+        let mut data: Vec<Vec<f32>> = vec![Vec::new(); taps.len()];
         for batch in pictures.chunks(BATCH) {
             let x = upload(self.backend, &batch.iter().collect::<Vec<_>>())?;
             let found = extractor
-                .extract_at(self.backend, &x, &[tap])
+                .extract_at(self.backend, &x, taps)
                 .of("Inception features")?;
-            for f in &found {
-                data.extend(self.backend.download(f).of("Inception features")?.data);
+            for (rows, tensor) in data.iter_mut().zip(&found) {
+                rows.extend(self.backend.download(tensor).of("Inception features")?.data);
             }
         }
-        Ok(Some(Array {
+        let arrays = taps.iter().zip(data).map(|(tap, data)| Array {
             shape: vec![pictures.len(), tap.size()],
             data,
-        }))
+        });
+        Ok(Some(arrays.collect()))
     }
 }
 

@@ -131,32 +131,25 @@ pub fn run<B: Backend>(
         if taps.is_empty() && !with_logits {
             continue;
         }
-        // `predict` gives the last tap too, so that the deep blocks run once.
-        let shallow: Vec<FidTap> = taps
-            .iter()
-            .copied()
-            .filter(|t| !with_logits || *t < FidTap::F2048)
-            .collect();
+        // Logits are those of the last tap, so that the network runs once.
+        let mut run = taps.clone();
+        if with_logits && !run.contains(&FidTap::F2048) {
+            run.push(FidTap::F2048);
+        }
         let mut features: Vec<Vec<f32>> = vec![Vec::new(); FidTap::ALL.len()];
         let mut all_logits = Vec::new();
         for picture in images.iter().filter_map(|image| album.get(image)) {
             let x = picture.upload(backend)?;
             let found = extractor
-                .extract_at(backend, &x, &shallow)
+                .extract_at(backend, &x, &run)
                 .of("Inception features")?;
-            for (tap, tensor) in shallow.iter().zip(&found) {
+            for (tap, tensor) in run.iter().zip(&found) {
                 features[*tap as usize]
                     .extend(backend.download(tensor).of("Inception features")?.data);
-            }
-            if with_logits {
-                let got = extractor.predict(backend, &x).of("Inception logits")?;
-                features[FidTap::F2048 as usize].extend(
-                    backend
-                        .download(&got.embedding)
-                        .of("Inception features")?
-                        .data,
-                );
-                all_logits.extend(backend.download(&got.logits).of("Inception logits")?.data);
+                if with_logits && *tap == FidTap::F2048 {
+                    let logits = extractor.logits(backend, tensor).of("Inception logits")?;
+                    all_logits.extend(backend.download(&logits).of("Inception logits")?.data);
+                }
             }
         }
         for tap in taps {

@@ -115,8 +115,13 @@ impl Chain<'_> {
                             left = self.start;
                         }
                         for (k, &i) in attempt.images.iter().enumerate() {
+                            if met[i].scale != Some(attempt.scale) {
+                                // Losses are those of the last attempt.
+                                met[i].log_probability = None;
+                            }
                             met[i].scale = Some(attempt.scale);
                             met[i].unguided += usize::from(step.without[k]);
+                            met[i].told(step.log_probability[k]);
                         }
                         // This step, and the chain that draws a clean image after it.
                         advance(attempt.images.len() * left);
@@ -192,6 +197,7 @@ impl Chain<'_> {
                     .map_or(0.0, |(_, weight)| *weight),
                 start: self.start,
                 sampled: true,
+                in_pixels: true,
             },
         }
     }

@@ -20,7 +20,8 @@ pub struct Met {
     pub angled: usize,
     /// Steps that went without guidance, because a gradient was zero or not a number.
     pub unguided: usize,
-    /// Log-probability of the target in the first and the last step, at what the classifier looked at.
+    /// Log-probability of the target in the first and the last step, at what the classifier looked at; of the last attempt
+    /// of a search.
     pub log_probability: Option<[f64; 2]>,
     /// Weight of the classifier's gradient in the last attempt of a search for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,11 +42,14 @@ impl Met {
             self.angled += 1;
         }
         self.unguided += usize::from(step.without[i]);
-        let now = step.log_probability[i];
-        if !now.is_finite() {
-            return;
+        self.told(step.log_probability[i]);
+    }
+
+    /// Takes note of what the classifier says of the target.
+    pub fn told(&mut self, now: f64) {
+        if now.is_finite() {
+            self.log_probability = Some([self.log_probability.map_or(now, |l| l[0]), now]);
         }
-        self.log_probability = Some([self.log_probability.map_or(now, |l| l[0]), now]);
     }
 }
 
@@ -118,6 +122,13 @@ impl Place {
             record: out.join(format!("{stem}.json")),
             sample,
         }
+    }
+
+    /// The target that the record of an earlier run states, if there is one.
+    pub fn recorded_target(&self) -> Option<usize> {
+        let text = std::fs::read(&self.record).ok()?;
+        let record: Record = serde_json::from_slice(&text).ok()?;
+        Some(record.target)
     }
 
     /// The record of an earlier run of the same settings and the same original; one of others is an error.

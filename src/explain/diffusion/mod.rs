@@ -19,11 +19,11 @@ pub use method::{Dime, LARGEST_WEIGHT, Method, parse_distance};
 pub use networks::{Cards, Networks};
 pub use noise::GivenNoise;
 
-use crate::diffusion::{DiffusionError, Schedule, Seeded, spaced};
+use crate::diffusion::{DiffusionError, Schedule, Seeded, in_pixels, spaced};
 use crate::folder::FolderError;
 use crate::images::ImageError;
 use crate::nets::NetError;
-use crate::tensor::{Array, TensorError};
+use crate::tensor::{Array, Kept, TensorError};
 use crate::train::to_pixels;
 use crate::weights::WeightsError;
 use noise::Source;
@@ -156,6 +156,27 @@ struct Open<'a> {
     original_sha256: String,
 }
 
+/// The counterfactuals of `tasks` in `out`, by whichever shard; `None` if some are not made yet. Results of other settings or
+/// originals are an error.
+pub fn found(
+    plan: &Plan,
+    networks: &Networks,
+    tasks: &[Task],
+    out: &Path,
+) -> Result<Option<Vec<Made>>> {
+    let identity = plan.identity(networks);
+    let mut all = Vec::with_capacity(tasks.len() * plan.samples);
+    for task in tasks {
+        let original_sha256 = originals::checksum(task)?;
+        for sample in 0..plan.samples {
+            let at = Place::new(out, &task.name, sample, plan.samples);
+            let record = at.earlier(&identity, task, &original_sha256)?;
+            all.push(record.map(|record| Made { at, record }));
+        }
+    }
+    Ok(all.into_iter().collect())
+}
+
 /// Makes what is not there yet of the counterfactuals of `tasks` in `out`.
 pub fn run(
     plan: &Plan,
@@ -185,6 +206,7 @@ pub fn run(
     let Some(first) = open.first() else {
         return Ok(());
     };
+    originals::check(networks, open.iter().map(|o| o.task))?;
     let chain = chain::Chain {
         plan,
         networks,
@@ -233,7 +255,7 @@ pub fn run(
             now.steps += steps;
             watch.progress(now);
         })?;
-        let after = networks.logits(&seen(&result))?;
+        let after = networks.logits(&in_pixels(&result))?;
         for (i, one) in part.iter().enumerate() {
             let row = result.row(i);
             if row.iter().any(|v| !v.is_finite()) {
@@ -277,10 +299,14 @@ pub fn run(
         [first, ..] => Err(GenerateError::File {
             path: first.clone(),
             what: format!(
-                "the diffusion of {} of {} images gave numbers that are none, the others are made: lower --scale or the \
+                "the diffusion of {} of {} images gave numbers that are none, the others are made: {}lower --scale or the \
                  weight of --distance, or check the denoiser's card",
                 lost.len(),
-                open.len()
+                open.len(),
+                match networks.torso {
+                    Kept::F16 => "f16 ends at 65504, so take --precision bf16 or f32; ",
+                    _ => "",
+                }
             ),
         }),
     }
@@ -290,13 +316,4 @@ pub fn run(
 fn mean_change(a: &[f32], b: &[f32]) -> f64 {
     let sum: f64 = a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs())).sum();
     sum / a.len().max(1) as f64
-}
-
-/// Images as a reader of the PNG sees them: cut to the range, in 256 levels.
-fn seen(images: &Array) -> Array {
-    let mut seen = images.clone();
-    for v in &mut seen.data {
-        *v = ((v.clamp(-1.0, 1.0) + 1.0) * 127.5).round() / 127.5 - 1.0;
-    }
-    seen
 }

@@ -5,8 +5,8 @@ use super::{GenerateError, Result};
 use crate::diffusion::{Clean, Denoiser, Features, Fitting, Guide, NoiseAware, Unconditional};
 use crate::nets::{Architecture, Unet, UnetEncoder, build};
 use crate::tensor::candle::{Candle, Differentiable, Tensor};
-use crate::tensor::{Array, Backend, Resize, TensorError, WithGradients};
-use crate::weights::{Card, Channels, DiffusionConfig, Preprocessing, Registry, Role};
+use crate::tensor::{Array, Backend, Kept, Resize, TensorError, WithGradients};
+use crate::weights::{Card, Channels, DiffusionConfig, Preprocessing, Registry, Role, sha256};
 
 /// Names or paths of the cards of a run's networks.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,8 @@ pub struct Cards<'a> {
     pub perceptual: Option<&'a str>,
     /// Runs blocks of the denoiser again on the way back: less memory, more time, the same bits.
     pub checkpointing: bool,
+    /// Type that the denoiser's torso is kept in; `None` for what its card says.
+    pub precision: Option<Kept>,
 }
 
 /// Denoiser and classifiers, ready for gradients.
@@ -34,6 +36,8 @@ pub struct Networks {
     diffusion: DiffusionConfig,
     /// Names and checksums.
     identity: serde_json::Value,
+    /// Type of the denoiser's torso.
+    pub(super) torso: Kept,
     arithmetic: &'static str,
     side_by_side: usize,
 }
@@ -57,6 +61,7 @@ impl Networks {
             robust,
             perceptual,
             checkpointing,
+            precision,
         } = cards;
         let wrong = |name: &str, what: &str| GenerateError::Network {
             name: name.into(),
@@ -82,9 +87,14 @@ impl Networks {
             ));
         }
         let loaded = registry.load(&card)?;
+        let mut config = card.denoiser.clone();
+        config.torso = precision.unwrap_or(config.torso);
+        let torso = config.torso;
+        let described = described(&[&config, &card.preprocessing, &diffusion]);
+        let net = Unet::new(backend, &loaded.dict, config);
+        let net = net.map_err(|e| wrong(unet, &e.to_string()))?;
         let network = Unconditional {
-            net: Unet::new(backend, &loaded.dict, card.denoiser.clone())?
-                .with_checkpointing(checkpointing),
+            net: net.with_checkpointing(checkpointing),
             backend: backend.clone(),
         };
         let open = |name: &str| open(backend, registry, name, size, diffusion);
@@ -107,9 +117,10 @@ impl Networks {
             .transpose()?;
         let identity = serde_json::json!({
             "perceptual": perceptual.as_ref().map(|(_, sha256)| sha256),
-            "unet": [card.name, loaded.sha256],
-            "classifier": [classifier_card.name, classifier_sha],
-            "robust": robust.as_ref().map(|(card, sha, _)| [card.name.clone(), sha.clone()]),
+            "unet": [card.name, loaded.sha256, described],
+            "torso": torso.name(),
+            "classifier": named(&classifier_card, &classifier_sha),
+            "robust": robust.as_ref().map(|(card, sha, _)| named(card, sha)),
         });
         Ok(Self {
             unet: Box::new(network),
@@ -119,6 +130,7 @@ impl Networks {
             size,
             labels: classifier_card.labels,
             diffusion,
+            torso,
             identity,
             arithmetic: backend.arithmetic(),
             side_by_side: 1,
@@ -150,6 +162,22 @@ impl Networks {
         let logits = self.classifier.logits(&seen, &steps)?;
         Ok(Candle.download(&logits)?)
     }
+}
+
+/// What a classifier says depends on: its weights, and what its card makes of an image.
+fn named(card: &Card, sha256: &str) -> [String; 3] {
+    let parts: [&dyn std::fmt::Debug; 4] = [
+        &card.architecture,
+        &card.preprocessing,
+        &card.unet,
+        &card.labels,
+    ];
+    [card.name.clone(), sha256.to_owned(), described(&parts)]
+}
+
+/// A checksum of settings.
+fn described(parts: &[&dyn std::fmt::Debug]) -> String {
+    sha256(format!("{parts:?}").as_bytes())
 }
 
 /// A classifier that looks at images of the denoiser, from −1 to 1.
@@ -185,12 +213,14 @@ fn open<B: Differentiable>(
     let fitting = fitting(&card.preprocessing, size);
     let guide: Box<dyn Guide> = match card.architecture {
         Architecture::UnetEncoder => Box::new(NoiseAware {
-            net: UnetEncoder::new(backend, &loaded.dict, card.unet.clone())?,
+            net: UnetEncoder::new(backend, &loaded.dict, card.unet.clone())
+                .map_err(|e| wrong(e.to_string()))?,
             backend: backend.clone(),
             fitting,
         }),
         architecture => Box::new(Clean {
-            net: build(architecture, backend, &loaded.dict, &card.unet)?,
+            net: build(architecture, backend, &loaded.dict, &card.unet)
+                .map_err(|e| wrong(e.to_string()))?,
             backend: backend.clone(),
             fitting,
         }),
@@ -218,7 +248,8 @@ fn has_gradient(backend: &impl Differentiable, guide: &dyn Guide, size: usize) -
 /// Images of another size than the network's are resized, with gradients.
 fn fitting(p: &Preprocessing, size: usize) -> Fitting {
     let order = match p.channels {
-        Channels::Rgb => [0, 1, 2],
+        // A network of grey images refuses the three channels that diffusion makes.
+        Channels::Rgb | Channels::Grey => [0, 1, 2],
         Channels::Bgr => [2, 1, 0],
     };
     let half = 127.5 * p.scale;

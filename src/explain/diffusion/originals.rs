@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
+
 use super::networks::Networks;
 use super::{GenerateError, Result, Task};
 use crate::images::{self, Limits};
@@ -77,24 +79,39 @@ pub(super) fn checksum(task: &Task) -> Result<String> {
     Ok(sha256(&bytes))
 }
 
+/// Every original can be read and has the size of the denoiser: nobody wants to hear of it after hours of work.
+pub(super) fn check<'a>(networks: &Networks, tasks: impl Iterator<Item = &'a Task>) -> Result<()> {
+    let all: BTreeMap<usize, &Task> = tasks.map(|task| (task.index, task)).collect();
+    let all: Vec<&Task> = all.into_values().collect();
+    let found: Vec<Result<()>> = { all.par_iter() }
+        .map(|task| sized(networks, task).map(drop))
+        .collect();
+    found.into_iter().collect()
+}
+
 /// Originals as NCHW values from −1 to 1, in the size of the denoiser.
 fn read(networks: &Networks, tasks: &[&Task]) -> Result<Array> {
     let mut fitted = Vec::new();
     for task in tasks {
-        let image = images::read(&task.original, &Limits::default())?;
-        if [image.height, image.width] != [networks.size; 2] {
-            return Err(GenerateError::File {
-                path: task.original.clone(),
-                what: format!(
-                    "it is {}x{}, but the denoiser draws {s}x{s} pixels: bring the originals to that size first, so \
-                     that they can be compared",
-                    image.width,
-                    image.height,
-                    s = networks.size
-                ),
-            });
-        }
-        fitted.push(image.pixels);
+        fitted.push(sized(networks, task)?);
     }
     Ok(to_values(fitted.iter().map(Vec::as_slice), networks.size))
+}
+
+/// Pixels of an original of the right size.
+fn sized(networks: &Networks, task: &Task) -> Result<Vec<u8>> {
+    let image = images::read(&task.original, &Limits::default())?;
+    if [image.height, image.width] != [networks.size; 2] {
+        return Err(GenerateError::File {
+            path: task.original.clone(),
+            what: format!(
+                "it is {}x{}, but the denoiser draws {s}x{s} pixels: bring the originals to that size first, so \
+                 that they can be compared",
+                image.width,
+                image.height,
+                s = networks.size
+            ),
+        });
+    }
+    Ok(image.pixels)
 }

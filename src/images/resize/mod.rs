@@ -13,7 +13,50 @@ mod weights;
 pub use filter::Filter;
 
 use super::{Image, ImageError};
+use crate::tensor::{Along, PixelPass};
 use weights::Weights;
+
+/// A rectangle of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    pub top: usize,
+    pub left: usize,
+    pub height: usize,
+    pub width: usize,
+}
+
+impl Window {
+    /// All of an image of this height and width.
+    pub fn whole([height, width]: [usize; 2]) -> Self {
+        Self {
+            top: 0,
+            left: 0,
+            height,
+            width,
+        }
+    }
+
+    /// The middle `height` x `width` pixels of an image of another size; see [`center_crop`].
+    pub fn middle(
+        [image_height, image_width]: [usize; 2],
+        [height, width]: [usize; 2],
+    ) -> Result<Self, ImageError> {
+        if width > image_width || height > image_height {
+            return Err(ImageError::CropTooLarge {
+                width: image_width,
+                height: image_height,
+                crop_width: width,
+                crop_height: height,
+            });
+        }
+        Ok(Self {
+            top: half_to_even(image_height - height),
+            left: half_to_even(image_width - width),
+            height,
+            width,
+        })
+    }
+}
 
 /// Which pass comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,35 +107,57 @@ pub fn resize_in_order(
         rows(image)
     } else if width == image.width {
         columns(image)
-    } else if order == Order::Pillow && shrinks_in_height(image, width, height) {
+    } else if order == Order::Pillow
+        && shrinks_in_height([image.height, image.width], [height, width])
+    {
         rows(&columns(image))
     } else {
         columns(&rows(image))
     }
 }
 
-/// Whether the height shrinks by more than twice as many pixels as the width.
-fn shrinks_in_height(image: &Image, width: usize, height: usize) -> bool {
-    let (lost_rows, lost_columns) = (
-        image.height.saturating_sub(height),
-        image.width.saturating_sub(width),
+/// The passes of [`resize`] from one height and width to another, for a device that does them: they make a window of the
+/// result only. None if nothing changes.
+///
+/// # Panics
+/// If a size is zero, or the window leaves the result.
+pub fn passes(from: [usize; 2], to: [usize; 2], filter: Filter, window: Window) -> Vec<PixelPass> {
+    let [height, width] = to;
+    assert!(
+        from.iter().chain(&to).all(|&side| side > 0),
+        "cannot resize {from:?} to {to:?} pixels"
     );
-    lost_rows > 2 * lost_columns
+    let pass = |along, source: usize, target: usize, first: usize, count: usize| {
+        if source == target && count == target {
+            return None;
+        }
+        let taps = match filter.kernel() {
+            _ if source == target => nearest::taps((0..target).collect()),
+            None => nearest::taps(nearest::positions(source, target)),
+            Some(kernel) => Weights::new(source, target, kernel).taps(),
+        };
+        let taps = taps[first..first + count].to_vec();
+        Some(PixelPass { along, taps })
+    };
+    let rows = pass(Along::Height, from[0], height, window.top, window.height);
+    let columns = pass(Along::Width, from[1], width, window.left, window.width);
+    let both = match shrinks_in_height(from, to) {
+        true => [rows, columns],
+        false => [columns, rows],
+    };
+    both.into_iter().flatten().collect()
+}
+
+/// Whether the height shrinks by more than twice as many pixels as the width.
+fn shrinks_in_height(from: [usize; 2], to: [usize; 2]) -> bool {
+    let lost = |side: usize| from[side].saturating_sub(to[side]);
+    lost(0) > 2 * lost(1)
 }
 
 /// The middle `width` x `height` pixels of `image`. Margins that cannot be halved are rounded to even, as Python's
 /// `round` does in torchvision; where torchvision would pad a smaller image with black, this is an error.
 pub fn center_crop(image: &Image, width: usize, height: usize) -> Result<Image, ImageError> {
-    if width > image.width || height > image.height {
-        return Err(ImageError::CropTooLarge {
-            width: image.width,
-            height: image.height,
-            crop_width: width,
-            crop_height: height,
-        });
-    }
-    let left = half_to_even(image.width - width);
-    let top = half_to_even(image.height - height);
+    let Window { top, left, .. } = Window::middle([image.height, image.width], [height, width])?;
     let mut pixels = Vec::with_capacity(width * height * 3);
     for y in top..top + height {
         let start = (y * image.width + left) * 3;
@@ -136,6 +201,56 @@ mod tests {
             message.contains("5x3") && message.contains("4x3"),
             "{message}"
         );
+    }
+
+    /// An image after passes, channel by channel, by the plain routine that devices are compared with.
+    fn after(image: &Image, passes: &[PixelPass]) -> Image {
+        use crate::tensor::{Backend, cpu::Cpu};
+        let pixels = Cpu.upload_pixels(&[&image.pixels], image.height, image.width);
+        let x = passes.iter().fold(pixels.unwrap(), |x, pass| {
+            Cpu.resize_pixels(&x, pass).unwrap()
+        });
+        let shape = Cpu.shape(&x);
+        Image {
+            width: shape.w,
+            height: shape.h,
+            pixels: x.data().iter().map(|&v| v as u8).collect(),
+        }
+    }
+
+    #[test]
+    fn passes_give_the_pixels_of_a_resize_and_a_crop() {
+        let mut state = 1u32;
+        let mut byte = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Hard edges make the cubic filters overshoot.
+            if state & 1 << 30 == 0 {
+                (state >> 24) as u8
+            } else {
+                255 * (state >> 31) as u8
+            }
+        };
+        for [h, w] in [[23, 17], [9, 40], [40, 9], [16, 16]] {
+            let image = Image {
+                width: w,
+                height: h,
+                pixels: (0..h * w * 3).map(|_| byte()).collect(),
+            };
+            for filter in Filter::ALL {
+                for [height, width] in [[11, 8], [16, 16], [30, 50], [3, 40], [23, 5], [9, 9]] {
+                    let whole = resize(&image, width, height, filter);
+                    for crop in [[height, width], [height.div_ceil(2), width - 1], [1, 1]] {
+                        let window = Window::middle([height, width], crop).unwrap();
+                        let passes = passes([h, w], [height, width], filter, window);
+                        let expected = center_crop(&whole, crop[1], crop[0]).unwrap();
+                        let what = format!("{h}x{w} to {height}x{width}, {crop:?}, {filter}");
+                        assert_eq!(after(&image, &passes), expected, "{what}");
+                    }
+                }
+            }
+        }
+        let same = Window::whole([23, 17]);
+        assert!(passes([23, 17], [23, 17], Filter::Bicubic, same).is_empty());
     }
 
     #[test]

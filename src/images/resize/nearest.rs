@@ -2,6 +2,7 @@
 //! errors add up: the same is done here.
 
 use crate::images::Image;
+use crate::tensor::{FIXED_BITS, FixedTaps};
 
 /// `image` at another size.
 pub fn resize(image: &Image, width: usize, height: usize) -> Image {
@@ -20,8 +21,17 @@ pub fn resize(image: &Image, width: usize, height: usize) -> Image {
     }
 }
 
+/// Each of these source positions, unchanged.
+pub fn taps(positions: Vec<usize>) -> Vec<FixedTaps> {
+    let one = |first| FixedTaps {
+        first,
+        weights: vec![1 << FIXED_BITS],
+    };
+    positions.into_iter().map(one).collect()
+}
+
 /// The source position of each target position.
-fn positions(source: usize, target: usize) -> Vec<usize> {
+pub fn positions(source: usize, target: usize) -> Vec<usize> {
     let scale = source as f64 / target as f64;
     let mut position = scale * 0.5;
     let mut positions = Vec::with_capacity(target);

@@ -1,9 +1,10 @@
 //! How much each source pixel counts for each target pixel along one direction.
 
 use super::filter::Kernel;
+use crate::tensor::FixedTaps;
 
-/// Bits after the point: 32 less 8 for the sample and 2 for sums beyond it.
-pub const PRECISION: u32 = 32 - 8 - 2;
+/// Bits after the point.
+pub const PRECISION: u32 = crate::tensor::FIXED_BITS;
 
 /// Weights for all target pixels of one direction.
 pub struct Weights {
@@ -47,6 +48,16 @@ impl Weights {
             spans,
             values,
         }
+    }
+
+    /// The same for a device.
+    pub fn taps(&self) -> Vec<FixedTaps> {
+        let all = (0..self.spans.len()).map(|i| self.of(i));
+        let taps = all.map(|(first, weights)| FixedTaps {
+            first,
+            weights: weights.to_vec(),
+        });
+        taps.collect()
     }
 
     /// First source pixel of target pixel `i`, and the weights from there on.

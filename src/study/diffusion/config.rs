@@ -40,6 +40,7 @@ use super::error::{Result, StudyError};
 use crate::diffusion::ConeRule;
 use crate::glyphs::CHARACTERS;
 use crate::score::Protocol;
+use crate::tensor::Kept;
 use crate::weights::{Card, Registry};
 
 /// Most originals of a source.
@@ -100,6 +101,12 @@ pub struct Generation {
     /// Runs blocks of the denoiser again on the way back: less memory, more time, the same results.
     #[serde(skip_serializing)]
     pub checkpointing: bool,
+    /// Type that the denoiser's blocks are kept in: f32, f16 or bf16; what its card says, unless it is given.
+    #[serde(
+        with = "crate::nets::kept_by_name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub precision: Option<Kept>,
 }
 
 impl Default for Generation {
@@ -115,6 +122,7 @@ impl Default for Generation {
             seed: 1,
             batch: 16,
             checkpointing: false,
+            precision: None,
         }
     }
 }
@@ -459,7 +467,7 @@ mod tests {
         assert_eq!(paper.originals.per_source, 50);
         for name in ["study-glyphs.toml", "study-small.toml"] {
             let glyphs = read(name);
-            assert_eq!((glyphs.classifiers.len(), glyphs.setups.len()), (4, 4));
+            assert_eq!((glyphs.classifiers.len(), glyphs.setups.len()), (5, 4));
         }
     }
 

@@ -263,6 +263,7 @@ impl<'a> Study<'a> {
             robust: setup.cone_projection.then_some(&robust),
             perceptual: plan.method.perceptual(),
             checkpointing: self.config.generation.checkpointing,
+            precision: self.config.generation.precision,
         };
         let networks = Networks::open(registry, &cards, self.device)?;
         let labels = Labels::new(networks.labels.clone());

@@ -66,6 +66,7 @@ pub fn rows(
         selection: Selection {
             families: [Family::Validity, Family::Lp, Family::Lpips, Family::Fid].into(),
             explicit: true,
+            embedding: false,
         },
         protocol: config.scores.protocol(),
         seed: config.generation.seed,

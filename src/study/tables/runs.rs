@@ -291,7 +291,7 @@ fn group(
 }
 
 /// The first field in which two fingerprints differ.
-fn difference(a: &Fingerprint, b: &Fingerprint) -> String {
+pub(crate) fn difference(a: &Fingerprint, b: &Fingerprint) -> String {
     let [a, b] = [a, b].map(|f| serde_json::to_value(f).unwrap_or_default());
     let fields = a.as_object().into_iter().chain(b.as_object());
     let mut fields = fields.flat_map(|o| o.keys());

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::operation::{Gradient, Operation, Output};
 use super::slope::times_slope;
 use super::tensor::View;
-use crate::tensor::{Activation, Backend, Shape, TensorError, cpu::Cpu};
+use crate::{Activation, Backend, Shape, TensorError, cpu::Cpu};
 
 /// `f(x)`.
 pub struct Activate(pub Activation);

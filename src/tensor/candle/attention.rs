@@ -10,9 +10,9 @@ use rayon::prelude::*;
 use super::matmul::{Matrix, product};
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
-use crate::tensor::cpu::functions::{Single, exp};
-use crate::tensor::cpu::simd::for_each_isa;
-use crate::tensor::{self, Backend, QkvLayout, TensorError, cpu::Cpu};
+use crate::cpu::functions::{Single, exp};
+use crate::cpu::simd::for_each_isa;
+use crate::{self as tensor, Backend, QkvLayout, TensorError, cpu::Cpu};
 
 /// Queries whose scores are held at once.
 const BLOCK: usize = 128;

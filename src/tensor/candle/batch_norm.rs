@@ -9,8 +9,8 @@ use rayon::prelude::*;
 
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
-use crate::tensor::TensorError;
-use crate::tensor::cpu::simd::for_each_isa;
+use crate::TensorError;
+use crate::cpu::simd::for_each_isa;
 
 /// Pixels per piece of parallel work.
 const BAND: usize = 256;

@@ -6,10 +6,13 @@ use candle_core::Var;
 use super::operation::{Gradient, Operation, Output, binary, unary};
 use super::tensor::{Tensor, View, dims, from_candle};
 use super::{Candle, sound};
-use crate::tensor::{Backend, Piece, TensorError};
+use crate::{Backend, Kept, Piece, TensorError};
 
-/// A piece as one operation.
-struct Checkpoint(Piece<Candle>);
+/// A piece as one operation, on inputs that are kept in a type.
+struct Checkpoint {
+    piece: Piece<Candle>,
+    kept: Kept,
+}
 
 /// Runs a piece, and keeps its inside or not.
 pub fn run(
@@ -20,9 +23,13 @@ pub fn run(
     if !inputs.iter().any(|x| x.candle().track_op()) {
         return piece(&Candle, inputs);
     }
+    let kept = inputs.first().map_or_else(Kept::default, Tensor::kept);
+    let alike = inputs.iter().all(|x| x.kept() == kept);
     match inputs {
-        [x] if checkpointing => unary(Checkpoint(piece), x),
-        [a, b] if checkpointing => binary(Checkpoint(piece), a.candle(), b.candle()),
+        [x] if checkpointing => unary(Checkpoint { piece, kept }, x),
+        [a, b] if checkpointing && alike => {
+            binary(Checkpoint { piece, kept }, a.candle(), b.candle())
+        }
         _ => {
             let inside: Vec<Tensor> = inputs.iter().map(entrance).collect();
             piece(&Candle, &inside)
@@ -40,12 +47,10 @@ impl<const N: usize> Operation<N> for Checkpoint {
     const NAME: &'static str = "checkpoint";
 
     fn forward(&self, inputs: [View<'_>; N]) -> Output {
-        let constants = inputs.map(|view| values(view).and_then(|t| Tensor::new(&t)));
+        let constants = inputs.map(|view| Tensor::new(&values(view, self.kept)?));
         let constants = constants.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let result = (self.0)(&Candle, &constants)?;
-        let flat = result.candle().flatten_all();
-        let flat = flat.and_then(|t| t.to_vec1()).map_err(from_candle)?;
-        Ok((result.shape(), flat))
+        let result = (self.piece)(&Candle, &constants)?;
+        Ok((result.shape(), flat(result.candle())?))
     }
 
     fn backward(
@@ -58,27 +63,26 @@ impl<const N: usize> Operation<N> for Checkpoint {
         let mut variables: Vec<Option<Var>> = Vec::with_capacity(N);
         let mut tensors = Vec::with_capacity(N);
         for (view, wanted) in inputs.into_iter().zip(wanted) {
-            let values = values(view)?;
+            let values = values(view, self.kept)?;
             let variable = wanted.then(|| Var::from_tensor(&values)).transpose();
             let variable = variable.map_err(from_candle)?;
             tensors.push(Tensor::new(variable.as_deref().unwrap_or(&values))?);
             variables.push(variable);
         }
-        let result = (self.0)(&Candle, &tensors)?;
+        let result = (self.piece)(&Candle, &tensors)?;
         drop(tensors);
         // The derivative of Σ result · gradient by the result is the gradient, bit for bit.
-        let all = values(gradient)
+        let all = values(gradient, self.kept)
             .map_err(to_message)
             .and_then(|g| result.candle().mul(&g)?.sum_all()?.backward())
             .map_err(from_candle)?;
         let mut found = [const { Gradient::Nothing }; N];
         for (found, variable) in found.iter_mut().zip(&variables) {
             let Some(variable) = variable else { continue };
-            let by = match all.get(variable.as_tensor()) {
-                Some(by) => by.flatten_all().and_then(|t| t.to_vec1()),
-                None => Ok(vec![0.0; variable.elem_count()]),
-            };
-            *found = Gradient::Values(by.map_err(from_candle)?);
+            *found = Gradient::Values(match all.get(variable.as_tensor()) {
+                Some(by) => flat(by)?,
+                None => vec![0.0; variable.elem_count()],
+            });
         }
         Ok(found)
     }
@@ -88,7 +92,16 @@ fn to_message(error: TensorError) -> candle_core::Error {
     candle_core::Error::Msg(error.to_string())
 }
 
-fn values(view: View<'_>) -> Result<candle_core::Tensor, TensorError> {
+fn values(view: View<'_>, kept: Kept) -> Result<candle_core::Tensor, TensorError> {
     let device = &candle_core::Device::Cpu;
-    candle_core::Tensor::from_slice(view.data, dims(view.shape), device).map_err(from_candle)
+    candle_core::Tensor::from_slice(view.data, dims(view.shape), device)
+        .and_then(|t| t.to_dtype(kept.dtype()))
+        .map_err(from_candle)
+}
+
+fn flat(tensor: &candle_core::Tensor) -> Result<Vec<f32>, TensorError> {
+    tensor
+        .to_dtype(candle_core::DType::F32)
+        .and_then(|t| t.flatten_all()?.to_vec1())
+        .map_err(from_candle)
 }

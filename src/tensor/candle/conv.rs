@@ -12,8 +12,8 @@ use super::operation::{Gradient, Operation, Output};
 use super::slope::{shows_in_result, times_slope};
 use super::tensor::{Tensor, View};
 use super::{activation, operation, trainable_conv};
-use crate::tensor::cpu::{Packed, conv};
-use crate::tensor::{Activation, Array, Conv, TensorError};
+use crate::cpu::{Packed, conv};
+use crate::{Activation, Array, Conv, TensorError};
 
 /// A convolution ready to run on candle.
 pub struct Prepared {
@@ -76,7 +76,7 @@ impl Prepared {
                     None => y,
                     Some(r) => {
                         let expected = y.shape();
-                        crate::tensor::rules::equal("residual", expected, r.shape())?;
+                        crate::rules::equal("residual", expected, r.shape())?;
                         operation::binary(activation::Add, y.candle(), r.candle())?
                     }
                 }
@@ -96,9 +96,9 @@ struct Convolve(Arc<Constant>);
 impl Convolve {
     fn forward(&self, x: View<'_>, residual: Option<View<'_>>) -> Output {
         let packed = &self.0.forward;
-        let shape = crate::tensor::rules::conv(x.shape, &packed.spec)?;
+        let shape = crate::rules::conv(x.shape, &packed.spec)?;
         if let Some(r) = residual {
-            crate::tensor::rules::equal("residual of a convolution", shape, r.shape)?;
+            crate::rules::equal("residual of a convolution", shape, r.shape)?;
         }
         let mut values = vec![0.0; shape.len()];
         let residual = residual.map(|r| r.data);

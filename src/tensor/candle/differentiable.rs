@@ -4,7 +4,7 @@ use candle_core::{Device, Var};
 
 use super::Tensor;
 use super::tensor::from_candle;
-use crate::tensor::{Array, Backend, TensorError};
+use crate::{Array, Backend, TensorError};
 
 /// A device whose tensors are on candle's tape.
 pub trait Differentiable: Backend<Tensor = Tensor> + Clone + 'static {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
-use crate::tensor::{Backend, TensorError, cpu::Cpu};
+use crate::{Backend, TensorError, cpu::Cpu};
 
 const EPSILON: f64 = 1e-10;
 

@@ -7,8 +7,8 @@
 use std::sync::OnceLock;
 
 use super::tensor::View;
-use crate::tensor::cpu::{Packed, conv};
-use crate::tensor::{Activation, Array, Conv, Padding, Shape, TensorError};
+use crate::cpu::{Packed, conv};
+use crate::{Activation, Array, Conv, Padding, Shape, TensorError};
 
 /// Backward weights, packed when they are first needed.
 pub struct InputGradient {

@@ -5,8 +5,8 @@ use rayon::prelude::*;
 
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
-use crate::tensor::cpu::simd::for_each_isa;
-use crate::tensor::{Backend, Norm, TensorError, cpu::Cpu};
+use crate::cpu::simd::for_each_isa;
+use crate::{Backend, Norm, TensorError, cpu::Cpu};
 
 /// Pixels per piece of parallel work.
 const BAND: usize = 128;

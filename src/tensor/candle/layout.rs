@@ -2,7 +2,7 @@
 
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
-use crate::tensor::{Backend, Shape, TensorError, cpu, cpu::Cpu};
+use crate::{Backend, Shape, TensorError, cpu, cpu::Cpu};
 
 /// Whole numbers up to this are exact in f32.
 const EXACT: usize = 1 << 24;

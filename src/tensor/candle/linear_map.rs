@@ -6,9 +6,9 @@ use rayon::prelude::*;
 
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
-use crate::tensor::cpu::pool::{Span, cell_range};
-use crate::tensor::cpu::simd::for_each_isa;
-use crate::tensor::{Backend, Pool, PoolKind, Resize, Shape, TensorError, cpu, cpu::Cpu};
+use crate::cpu::pool::{Span, cell_range};
+use crate::cpu::simd::for_each_isa;
+use crate::{Backend, Pool, PoolKind, Resize, Shape, TensorError, cpu, cpu::Cpu};
 
 /// Which inputs one output reads along one axis: a run from `first`, with weights.
 struct Taps {

@@ -5,9 +5,9 @@ use rayon::prelude::*;
 
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
-use crate::tensor::cpu::pool::Span;
-use crate::tensor::cpu::simd::for_each_isa;
-use crate::tensor::{Backend, Pool, Shape, TensorError, cpu::Cpu};
+use crate::cpu::pool::Span;
+use crate::cpu::simd::for_each_isa;
+use crate::{Backend, Pool, Shape, TensorError, cpu::Cpu};
 
 /// Input rows per piece of parallel work.
 const BAND: usize = 16;

@@ -31,17 +31,17 @@ mod weight_gradient;
 
 pub use conv::Prepared;
 pub use differentiable::Differentiable;
-pub(crate) use operation::{Gradient, Operation, Output, unary};
+pub use operation::{Gradient, Operation, Output, unary};
 pub use tensor::Tensor;
-pub(crate) use tensor::View;
+pub use tensor::View;
 pub use training::{Trained, Training};
 
 use candle_core::Var;
 
 use super::cpu::Cpu;
 use super::{
-    Activation, Array, Attention, Backend, Conv, Norm, Part, Piece, Pool, PoolKind, Resize, Shape,
-    TensorError,
+    Activation, Array, Attention, Backend, Conv, Kept, Norm, Part, Piece, Pool, PoolKind, Resize,
+    Shape, TensorError,
 };
 use layout::Move;
 use linear_map::LinearMap;
@@ -121,6 +121,15 @@ impl Backend for Candle {
         piece: Piece<Self>,
     ) -> Result<Tensor, TensorError> {
         checkpoint::run(inputs, checkpointing, piece)
+    }
+
+    fn torso<E: From<TensorError>>(
+        &self,
+        x: &Tensor,
+        kept: Kept,
+        inside: impl FnOnce(Tensor) -> Result<Tensor, E>,
+    ) -> Result<Tensor, E> {
+        super::composed::torso::run(x, kept, inside)
     }
 
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {

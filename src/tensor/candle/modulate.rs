@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::operation::{Gradient, Operation, Output};
 use super::slope::{shows_in_result, times_slope};
 use super::tensor::View;
-use crate::tensor::{Activation, Backend, TensorError, cpu::Cpu};
+use crate::{Activation, Backend, TensorError, cpu::Cpu};
 
 /// Holds the activation.
 pub struct Modulate(pub Activation);

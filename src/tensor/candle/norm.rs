@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use super::operation::{Gradient, Operation, Output};
 use super::slope::multiply_in_place;
 use super::tensor::View;
-use crate::tensor::cpu::simd::for_each_isa;
-use crate::tensor::{Activation, Backend, Norm, Shape, TensorError, cpu::Cpu};
+use crate::cpu::simd::for_each_isa;
+use crate::{Activation, Backend, Norm, Shape, TensorError, cpu::Cpu};
 
 /// Pixels per piece of parallel work.
 const BAND: usize = 256;

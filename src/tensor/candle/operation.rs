@@ -1,12 +1,13 @@
 //! Differentiable operations: a forward pass over plain values and the way a gradient takes back.
 //!
-//! An operation states both in the traits below; this file makes candle operations of them. Only values in main
-//! memory are handled here; [`crate::tensor::composed`] has the operations for other devices of candle.
+//! An operation states both in the traits below, in f32; this file makes candle operations of them. A result is kept in the
+//! type of the first argument (f16 and bf16 in the torso of a UNet), a gradient in that of its argument. Only values in main
+//! memory are handled here; [`crate::composed`] has the operations for other devices of candle.
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
 
-use super::tensor::{Tensor, View, dims, from_candle, read, to_candle};
-use crate::tensor::{Shape, TensorError};
+use super::tensor::{Tensor, Values, View, dims, from_candle, read, stored, to_candle};
+use crate::{Shape, TensorError};
 
 /// A result of a forward pass.
 pub type Output = Result<(Shape, Vec<f32>), TensorError>;
@@ -37,9 +38,11 @@ impl Gradient {
     ) -> candle_core::Result<Option<candle_core::Tensor>> {
         match self {
             Gradient::Nothing => Ok(None),
-            Gradient::Same => Ok(Some(result.clone())),
+            Gradient::Same => result.to_dtype(argument.dtype()).map(Some),
             Gradient::Values(values) => {
-                candle_core::Tensor::from_vec(values, argument.shape(), argument.device()).map(Some)
+                candle_core::Tensor::from_vec(values, argument.shape(), argument.device())?
+                    .to_dtype(argument.dtype())
+                    .map(Some)
             }
         }
     }
@@ -94,12 +97,16 @@ struct Differentiable<T>(T);
 type Stored = candle_core::Result<(CpuStorage, candle_core::Shape)>;
 
 impl<T> Differentiable<T> {
-    fn run<const N: usize>(&self, arguments: [View<'_>; N]) -> Stored
+    fn run<const N: usize>(&self, arguments: [Values<'_>; N]) -> Stored
     where
         T: Operation<N>,
     {
-        let (shape, values) = self.0.forward(arguments).map_err(to_candle)?;
-        Ok((CpuStorage::F32(values), dims(shape).into()))
+        let views = arguments.each_ref().map(Values::view);
+        let (shape, values) = self.0.forward(views).map_err(to_candle)?;
+        let kept = arguments
+            .first()
+            .map_or_else(Default::default, Values::kept);
+        Ok((stored(values, kept), dims(shape).into()))
     }
 
     fn run_back<const N: usize>(
@@ -133,7 +140,7 @@ impl<T: Operation<1>> CustomOp1 for Differentiable<T> {
     }
 
     fn cpu_fwd(&self, s: &CpuStorage, l: &Layout) -> Stored {
-        self.run([View::new(s, l)?])
+        self.run([Values::new(s, l)?])
     }
 
     fn bwd(
@@ -153,7 +160,7 @@ impl<T: Operation<2>> CustomOp2 for Differentiable<T> {
     }
 
     fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Stored {
-        self.run([View::new(s1, l1)?, View::new(s2, l2)?])
+        self.run([Values::new(s1, l1)?, Values::new(s2, l2)?])
     }
 
     fn bwd(
@@ -188,7 +195,11 @@ impl<T: Operation<3>> CustomOp3 for Differentiable<T> {
         s3: &CpuStorage,
         l3: &Layout,
     ) -> Stored {
-        self.run([View::new(s1, l1)?, View::new(s2, l2)?, View::new(s3, l3)?])
+        self.run([
+            Values::new(s1, l1)?,
+            Values::new(s2, l2)?,
+            Values::new(s3, l3)?,
+        ])
     }
 
     fn bwd(

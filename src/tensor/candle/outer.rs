@@ -2,7 +2,7 @@
 //! they lie, so nothing is packed.
 
 use super::matmul::Matrix;
-use crate::tensor::cpu::simd::{Lanes, for_each_lanes};
+use crate::cpu::simd::{Lanes, for_each_lanes};
 
 /// Rows whose products are summed in registers before they are added to the result: so many of `a`, and of a strip of
 /// `b`, stay in the second cache.

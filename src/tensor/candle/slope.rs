@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::tensor::Activation;
-use crate::tensor::cpu::functions::{LEAK, Single, erf, exp, tanh};
-use crate::tensor::cpu::simd::for_each_isa;
+use crate::Activation;
+use crate::cpu::functions::{LEAK, Single, erf, exp, tanh};
+use crate::cpu::simd::for_each_isa;
 
 /// Values per piece of parallel work.
 const CHUNK: usize = 1 << 14;

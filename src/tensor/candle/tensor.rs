@@ -1,8 +1,12 @@
-//! Activations as candle tensors: `[n, h, w, c]`, contiguous f32.
+//! Activations as candle tensors: `[n, h, w, c]`, contiguous, in f32 or kept in a half type.
+
+use std::borrow::Cow;
 
 use candle_core::{CpuStorage, DType, Device, Layout, Storage};
+use half::slice::HalfFloatSliceExt;
+use half::vec::HalfFloatVecExt;
 
-use crate::tensor::{Shape, TensorError, cpu};
+use crate::{Kept, Shape, TensorError, cpu};
 
 /// An NHWC activation that remembers how it was computed, so that gradients can flow back through it.
 #[derive(Clone, Debug)]
@@ -14,14 +18,14 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Wraps a candle tensor `[n, h, w, c]` (or `[n, c]`) of type f32; gradients flow through to it.
+    /// Wraps a candle tensor `[n, h, w, c]` (or `[n, c]`) of type f32, f16 or bf16; gradients flow through to it.
     pub fn new(tensor: &candle_core::Tensor) -> Result<Self, TensorError> {
         let shape = match *tensor.dims() {
             [n, h, w, c] => Shape::new(n, h, w, c),
             [n, c] => Shape::new(n, 1, 1, c),
             _ => return Err(unexpected(tensor)),
         };
-        if tensor.dtype() != DType::F32 {
+        if kept(tensor.dtype()).is_none() {
             return Err(unexpected(tensor));
         }
         let inner = match tensor.rank() {
@@ -36,7 +40,7 @@ impl Tensor {
     }
 
     /// What an operation gives that went wrong and cannot say so.
-    pub(in crate::tensor) fn failed(shape: Shape, error: TensorError) -> Self {
+    pub(crate) fn failed(shape: Shape, error: TensorError) -> Self {
         let nothing = candle_core::Tensor::zeros((1, 1, 1, 1), DType::F32, &Device::Cpu);
         let inner = nothing.and_then(|zero| zero.broadcast_as(dims(shape)));
         Self {
@@ -47,7 +51,7 @@ impl Tensor {
     }
 
     /// The candle tensor, or what went wrong when it was to be computed.
-    pub(in crate::tensor) fn sound(&self) -> Result<&candle_core::Tensor, TensorError> {
+    pub(crate) fn sound(&self) -> Result<&candle_core::Tensor, TensorError> {
         match &self.error {
             None => Ok(&self.inner),
             Some(error) => Err(error.clone()),
@@ -66,6 +70,11 @@ impl Tensor {
 
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// The type of its values in memory.
+    pub fn kept(&self) -> Kept {
+        kept(self.inner.dtype()).unwrap_or_default()
     }
 
     /// A candle tensor NCHW as an activation; gradients flow through.
@@ -90,7 +99,7 @@ impl Tensor {
     }
 
     /// The same values for the CPU engine, from wherever they are.
-    pub(in crate::tensor) fn for_engine(&self) -> Result<cpu::Tensor, TensorError> {
+    pub(crate) fn for_engine(&self) -> Result<cpu::Tensor, TensorError> {
         let here = self.on(&Device::Cpu)?;
         read(&here.inner, |view| view.for_engine()).map_err(from_candle)
     }
@@ -99,9 +108,14 @@ impl Tensor {
 fn unexpected(tensor: &candle_core::Tensor) -> TensorError {
     TensorError::Shape {
         operation: "candle tensor",
-        expected: "[n, h, w, c] or [n, c] of F32".into(),
+        expected: "[n, h, w, c] or [n, c] of F32, F16 or BF16".into(),
         found: format!("{:?} of {:?}", tensor.dims(), tensor.dtype()),
     }
+}
+
+/// Types that an activation may have.
+fn kept(dtype: DType) -> Option<Kept> {
+    Kept::ALL.into_iter().find(|kept| kept.dtype() == dtype)
 }
 
 /// The four lengths as candle wants them.
@@ -126,7 +140,14 @@ pub struct View<'a> {
     pub data: &'a [f32],
 }
 
-impl<'a> View<'a> {
+/// The values of one argument in f32; those of a half type are widened, which is exact.
+pub struct Values<'a> {
+    shape: Shape,
+    data: Cow<'a, [f32]>,
+    kept: Kept,
+}
+
+impl<'a> Values<'a> {
     pub fn new(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<Self> {
         let Some((start, end)) = layout.contiguous_offsets() else {
             return Err(candle_core::Error::Msg("values are not contiguous".into()));
@@ -137,12 +158,37 @@ impl<'a> View<'a> {
             [n, c] => Shape::new(n, 1, 1, c),
             _ => Shape::new(1, 1, 1, end - start),
         };
-        Ok(Self {
-            shape,
-            data: &storage.as_slice::<f32>()?[start..end],
-        })
+        let (data, kept) = match storage {
+            CpuStorage::F16(values) => (values[start..end].to_f32_vec().into(), Kept::F16),
+            CpuStorage::BF16(values) => (values[start..end].to_f32_vec().into(), Kept::Bf16),
+            _ => (storage.as_slice::<f32>()?[start..end].into(), Kept::F32),
+        };
+        Ok(Self { shape, data, kept })
     }
 
+    pub fn view(&self) -> View<'_> {
+        View {
+            shape: self.shape,
+            data: &self.data,
+        }
+    }
+
+    /// The type they have in memory.
+    pub fn kept(&self) -> Kept {
+        self.kept
+    }
+}
+
+/// Values as candle keeps them in a type.
+pub fn stored(values: Vec<f32>, kept: Kept) -> CpuStorage {
+    match kept {
+        Kept::F32 => CpuStorage::F32(values),
+        Kept::F16 => CpuStorage::F16(Vec::from_f32_slice(&values)),
+        Kept::Bf16 => CpuStorage::BF16(Vec::from_f32_slice(&values)),
+    }
+}
+
+impl<'a> View<'a> {
     /// The same values for the CPU engine.
     pub fn for_engine(&self) -> cpu::Tensor {
         cpu::Tensor::new(self.shape, self.data.into())
@@ -162,7 +208,7 @@ pub fn read<T>(
 ) -> candle_core::Result<T> {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
-        Storage::Cpu(storage) => Ok(look(View::new(storage, layout)?)),
+        Storage::Cpu(storage) => Ok(look(Values::new(storage, layout)?.view())),
         _ => Err(candle_core::Error::Msg(
             "this operation has no kernel for this device; use the CPU".into(),
         )),

@@ -7,8 +7,8 @@ use super::input_gradient::InputGradient;
 use super::operation::{self, Gradient, Operation, Output};
 use super::tensor::{Tensor, View};
 use super::weight_gradient::weight_gradient;
-use crate::tensor::cpu::{Packed, conv};
-use crate::tensor::{Activation, Array, Conv, TensorError};
+use crate::cpu::{Packed, conv};
+use crate::{Activation, Array, Conv, TensorError};
 
 /// Refuses weights that do not fit the convolution.
 pub fn check(spec: &Conv, weight: &Var, bias: Option<&Var>) -> Result<(), TensorError> {
@@ -49,7 +49,7 @@ impl Train {
         let [kh, kw] = spec.kernel;
         let shape = [spec.outputs, spec.inputs / spec.groups, kh, kw];
         let packed = Packed::new(spec, &Array::new(shape, weight.data.to_vec())?, bias)?;
-        let shape = crate::tensor::rules::conv(x.shape, &spec)?;
+        let shape = crate::rules::conv(x.shape, &spec)?;
         let mut values = vec![0.0; shape.len()];
         conv::run_slice(x.data, x.shape, &packed, None, &mut values)?;
         Ok((shape, values))

@@ -6,7 +6,7 @@ use super::layer_norm::TrainLayerNorm;
 use super::norm::GroupNorm;
 use super::operation::{binary, ternary};
 use super::tensor::{Tensor, from_candle};
-use crate::tensor::{Activation, TensorError};
+use crate::{Activation, TensorError};
 
 /// A group norm in training.
 #[derive(Clone, Copy)]

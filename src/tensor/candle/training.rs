@@ -10,7 +10,7 @@ use super::batch_norm::{Running, TrainBatchNorm};
 use super::operation::{binary, ternary};
 use super::tensor::from_candle;
 use super::{Candle, Prepared, Tensor, TrainableNorm, activation};
-use crate::tensor::{
+use crate::{
     Activation, Array, Attention, Backend, Conv, Layer, Norm, Part, Pool, Resize, Shape, StateDict,
     TensorError, Then,
 };
@@ -141,7 +141,7 @@ impl Trained {
         let y = match residual {
             None => y,
             Some(r) => {
-                crate::tensor::rules::equal("residual", y.shape(), r.shape())?;
+                crate::rules::equal("residual", y.shape(), r.shape())?;
                 binary(activation::Add, y.candle(), r.candle())?
             }
         };

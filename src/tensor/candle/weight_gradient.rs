@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use super::matmul::{Matrix, product};
 use super::outer;
 use super::tensor::View;
-use crate::tensor::cpu::simd::for_each_isa;
-use crate::tensor::{Conv, Padding, Shape};
+use crate::cpu::simd::for_each_isa;
+use crate::{Conv, Padding, Shape};
 
 /// Outputs per piece of parallel work.
 const BLOCK: usize = 64;

@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
-use crate::tensor::{Attention, QkvLayout};
+use crate::{Attention, QkvLayout};
 
 /// `bias` is `[n, heads, query, key]`, a window for each image.
 pub fn attention(qkv: &Tensor, attention: Attention, bias: Option<&Tensor>) -> Result<Tensor> {

@@ -4,9 +4,9 @@
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::taped::taped;
-use crate::tensor::cpu::pool::{Span, cell_range};
-use crate::tensor::resampling::{half_pixel_neighbours, tf1_neighbours, triangle_filters};
-use crate::tensor::{Pool, PoolKind, Resize};
+use crate::cpu::pool::{Span, cell_range};
+use crate::resampling::{half_pixel_neighbours, tf1_neighbours, triangle_filters};
+use crate::{Pool, PoolKind, Resize};
 
 /// What one output is along an axis: the sum of these inputs with these weights.
 type Row = Vec<(usize, f64)>;
@@ -98,10 +98,11 @@ pub fn mapped(x: &Tensor, rows: &[Row], columns: &[Row], kind: DType) -> Result<
     let rows = matrix(rows, h, kind, x.device())?;
     let columns = matrix(columns, w, kind, x.device())?;
     let y = along_rows(&x.detach().to_dtype(kind)?, &rows)?;
-    let y = along_columns(&y, &columns)?.to_dtype(DType::F32)?;
+    let kept = x.dtype();
+    let y = along_columns(&y, &columns)?.to_dtype(kept)?;
     taped([x], y, move |_, gradient| {
         let [rows, columns] = [rows.t()?.contiguous()?, columns.t()?.contiguous()?];
         let back = along_columns(&gradient.to_dtype(kind)?, &columns)?;
-        Ok([Some(along_rows(&back, &rows)?.to_dtype(DType::F32)?)])
+        Ok([Some(along_rows(&back, &rows)?.to_dtype(kept)?)])
     })
 }

@@ -5,11 +5,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
 use super::layout::{border, sampled, spread};
 use super::taped::taped;
-use crate::tensor::{Array, Conv, Padding, TensorError, rules};
+use crate::{Array, Conv, Padding, TensorError, rules};
 
 /// Weights on the device, ready for both ways.
 pub struct Prepared {
@@ -101,20 +101,22 @@ impl Prepared {
         } = self.spec.padding;
         let around = [[top, bottom], [left, right]].map(|side| side.map(|v| v as isize));
         let weights = &self.weights;
-        let mut y = weights.run(&x.detach(), &weights.forth, stride, around)?;
+        let (input, kept) = (x.detach().to_dtype(DType::F32)?, x.dtype());
+        let mut y = weights.run(&input, &weights.forth, stride, around)?;
         if let Some(bias) = &self.bias {
             y = y.broadcast_add(bias)?;
         }
         let weights = Arc::clone(weights);
-        taped([x], y, move |_, gradient| {
-            let spread = spread(gradient, stride)?;
+        taped([x], y.to_dtype(kept)?, move |_, gradient| {
+            let spread = spread(&gradient.to_dtype(DType::F32)?, stride)?;
             let (_, rows, columns, _) = spread.dims4()?;
             let side = |k: usize, before: usize, size: usize, now: usize| {
                 let first = k as isize - 1 - before as isize;
                 [first, size as isize + k as isize - 1 - first - now as isize]
             };
             let around = [side(kh, top, h, rows), side(kw, left, w, columns)];
-            Ok([Some(weights.run(&spread, weights.back()?, 1, around)?)])
+            let back = weights.run(&spread, weights.back()?, 1, around)?;
+            Ok([Some(back.to_dtype(kept)?)])
         })
     }
 }

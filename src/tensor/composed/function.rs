@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
-use crate::tensor::Activation;
+use crate::Activation;
 
 /// `f(x)`. Comparisons are put so that NaN stays NaN and kinks have torch's slopes.
 pub fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {

@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
-use crate::tensor::Pool;
+use crate::Pool;
 
 /// Pools `x` to `rows × columns`. The first of equal values gets the gradient, and NaN stays NaN.
 ///

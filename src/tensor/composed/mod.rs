@@ -16,6 +16,7 @@ mod layout;
 mod max_pool;
 mod norm;
 mod taped;
+pub(super) mod torso;
 
 pub use conv::Prepared;
 
@@ -24,10 +25,10 @@ use candle_core::{DType, Device};
 use super::candle::{Candle, Differentiable, Tensor, constant};
 use super::cpu::Cpu;
 use super::{
-    Activation, Array, Attention, Backend, Conv, DeviceError, Norm, Part, Piece, Pool, PoolKind,
-    Resize, Shape, TensorError, rules,
+    Activation, Array, Attention, Backend, Conv, DeviceError, Kept, Norm, Part, Piece, Pool,
+    PoolKind, Resize, Shape, TensorError, rules,
 };
-use taped::recomputed;
+use taped::{composed, recomputed};
 
 /// A device of candle.
 #[derive(Clone, Debug)]
@@ -165,6 +166,15 @@ impl Backend for Composed {
         Tensor::new(&made.map_err(failure)?)
     }
 
+    fn torso<E: From<TensorError>>(
+        &self,
+        x: &Tensor,
+        kept: Kept,
+        inside: impl FnOnce(Tensor) -> Result<Tensor, E>,
+    ) -> Result<Tensor, E> {
+        torso::run(x, kept, inside)
+    }
+
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
         Candle.upload(array)?.on(&self.device)
     }
@@ -248,7 +258,7 @@ impl Backend for Composed {
         let (from, to) = (x.shape(), rules::pool(x.shape(), pool)?);
         let x = x.sound()?;
         self.made(to, || match pool.kind {
-            PoolKind::Max => recomputed([x], move |[x]| max_pool::max_pool(x, pool, to.h, to.w)),
+            PoolKind::Max => composed([x], move |[x]| max_pool::max_pool(x, pool, to.h, to.w)),
             PoolKind::Mean { .. } => {
                 let rows = axis::pooled(pool, from.h, to.h);
                 let columns = axis::pooled(pool, from.w, to.w);
@@ -295,7 +305,7 @@ impl Backend for Composed {
         let input = x.sound()?;
         self.made(x.shape(), || {
             let constants = self.constants(norm)?;
-            recomputed([input], move |[x]| norm::layer(x, &constants))
+            composed([input], move |[x]| norm::layer(x, &constants))
         })
     }
 
@@ -316,10 +326,10 @@ impl Backend for Composed {
         self.made(x.shape(), || {
             let norm = self.constants(norm)?;
             match modulation {
-                None => recomputed([input], move |[x]| {
+                None => composed([input], move |[x]| {
                     norm::group(x, groups, &norm, None, activation)
                 }),
-                Some(modulation) => recomputed([input, modulation], move |[x, m]| {
+                Some(modulation) => composed([input, modulation], move |[x, m]| {
                     norm::group(x, groups, &norm, Some(m), activation)
                 }),
             }
@@ -335,7 +345,7 @@ impl Backend for Composed {
         rules::modulation("modulation", x.shape(), modulation.shape())?;
         let arguments = [x.sound()?, modulation.sound()?];
         self.made(x.shape(), || {
-            recomputed(arguments, move |[x, m]| {
+            composed(arguments, move |[x, m]| {
                 function::modulate(x, m, false, activation)
             })
         })
@@ -351,13 +361,13 @@ impl Backend for Composed {
         let input = qkv.sound()?;
         let Some(bias) = bias else {
             return self.made(shape, || {
-                recomputed([input], move |[x]| attention::attention(x, attention, None))
+                composed([input], move |[x]| attention::attention(x, attention, None))
             });
         };
         let (windows, bias) = (bias.shape().n, bias.sound()?);
         self.made(shape, || {
             let window = self.places((0..shape.n).map(|i| i % windows))?;
-            recomputed([input, bias], move |[x, bias]| {
+            composed([input, bias], move |[x, bias]| {
                 let bias = bias.index_select(&window, 0)?;
                 attention::attention(x, attention, Some(&bias))
             })
@@ -368,7 +378,7 @@ impl Backend for Composed {
         rules::add(a.shape(), b.shape())?;
         let arguments = [a.sound()?, b.sound()?];
         self.made(a.shape(), || {
-            recomputed(arguments, |[a, b]| a.broadcast_add(b))
+            composed(arguments, |[a, b]| a.broadcast_add(b))
         })
     }
 
@@ -388,7 +398,7 @@ impl Backend for Composed {
         self.made(shape, || {
             let order = self.places(order.iter().copied())?;
             let (scale, shift) = (self.values(scale)?, self.values(shift)?);
-            recomputed([x], move |[x]| function::affine(x, &order, &scale, &shift))
+            composed([x], move |[x]| function::affine(x, &order, &scale, &shift))
         })
     }
 
@@ -472,7 +482,7 @@ impl Backend for Composed {
         let arguments = [a.sound()?, b.sound()?];
         self.made(shape, || {
             let head = self.values(head)?;
-            recomputed(arguments, move |[a, b]| {
+            composed(arguments, move |[a, b]| {
                 distance::feature_distance(a, b, &head)
             })
         })
@@ -503,7 +513,7 @@ impl Composed {
             return Ok(x.clone());
         }
         self.made(x.shape(), || {
-            recomputed([input], move |[x]| function::activate(x, activation))
+            composed([input], move |[x]| function::activate(x, activation))
         })
     }
 }

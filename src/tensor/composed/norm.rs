@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor};
 
 use super::function;
-use crate::tensor::Activation;
+use crate::Activation;
 
 /// Scale and shift `[c]`, with the epsilon.
 #[derive(Clone)]

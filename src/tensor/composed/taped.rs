@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use candle_core::backend::BackendStorage;
 use candle_core::{
-    CpuStorage, CudaStorage, CustomOp1, CustomOp2, Error, Layout, Result, Shape, Storage, Tensor,
-    Var,
+    CpuStorage, CudaStorage, CustomOp1, CustomOp2, DType, Error, Layout, Result, Shape, Storage,
+    Tensor, Var,
 };
 
 /// The gradient of one argument each; `None` for those that are constants.
@@ -41,7 +41,23 @@ where
     operation.apply(arguments)
 }
 
-/// An operation that is a composition of candle's own: run once without a tape, and again on the way back.
+/// An operation that is a composition of candle's own, in f32; its result is kept in the type of the first argument.
+pub fn composed<const N: usize>(
+    arguments: [&Tensor; N],
+    composition: impl Fn([&Tensor; N]) -> Result<Tensor> + Send + Sync + 'static,
+) -> Result<Tensor>
+where
+    Taped<N>: Applied<N>,
+{
+    let kept = arguments.first().map_or(DType::F32, |x| x.dtype());
+    recomputed(arguments, move |arguments| {
+        let wide = arguments.map(|x| x.to_dtype(DType::F32));
+        let wide = wide.into_iter().collect::<Result<Vec<_>>>()?;
+        composition(std::array::from_fn(|i| &wide[i]))?.to_dtype(kept)
+    })
+}
+
+/// An operation of any types: run once without a tape, and again on the way back.
 pub fn recomputed<const N: usize>(
     arguments: [&Tensor; N],
     composition: impl Fn([&Tensor; N]) -> Result<Tensor> + Send + Sync + 'static,
@@ -97,8 +113,12 @@ impl<const N: usize> Taped<N> {
         let (storage, layout) = result.storage_and_layout();
         match (&*storage, layout.contiguous_offsets()) {
             (Storage::Cpu(values), Some((start, end))) => {
-                let values = values.as_slice::<f32>()?[start..end].to_vec();
-                Ok((CpuStorage::F32(values), layout.shape().clone()))
+                let values = match values {
+                    CpuStorage::F16(values) => CpuStorage::F16(values[start..end].to_vec()),
+                    CpuStorage::BF16(values) => CpuStorage::BF16(values[start..end].to_vec()),
+                    _ => CpuStorage::F32(values.as_slice::<f32>()?[start..end].to_vec()),
+                };
+                Ok((values, layout.shape().clone()))
             }
             _ => Err(elsewhere()),
         }

@@ -10,7 +10,7 @@ use super::simd::{FlushDenormals, for_each_lanes};
 use super::softmax::softmax;
 use super::tensor::Tensor;
 use super::tile::{self, Ahead, End, Kernels, Place, Run, Start, Tile};
-use crate::tensor::{Activation, Attention, QkvLayout, TensorError, rules};
+use crate::{Activation, Attention, QkvLayout, TensorError, rules};
 
 /// Queries whose scores are kept at once.
 const BAND: usize = 48;
@@ -19,7 +19,7 @@ const CHUNK: usize = 256;
 /// Fewest queries that are worth packing keys and values for.
 const FEWEST: usize = 64;
 
-/// `softmax(q·kᵀ/√d + bias)·v` for every head; see [`crate::tensor::Backend::attention`].
+/// `softmax(q·kᵀ/√d + bias)·v` for every head; see [`crate::Backend::attention`].
 pub fn run(
     qkv: &Tensor,
     attention: Attention,

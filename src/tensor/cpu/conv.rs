@@ -15,11 +15,11 @@ use super::simd::{Avx, Avx512};
 use super::simd::{Isa, Lanes, Plain};
 use super::tensor::Tensor;
 use super::{depthwise, direct, winograd};
-use crate::tensor::{Array, Conv, Shape, TensorError, rules};
+use crate::{Array, Conv, Shape, TensorError, rules};
 
 /// Convolution weights packed for the CPU.
 pub struct Packed {
-    pub(in crate::tensor) spec: Conv,
+    pub(crate) spec: Conv,
     weights: Weights,
     /// Made when the first image comes whose size they suit: for tiles of each size.
     winograd: [OnceLock<Dense>; 2],

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::buffer::Buffer;
 use super::conv::Output;
 use super::simd::{FlushDenormals, Lanes, for_each_lanes};
-use crate::tensor::{Conv, Shape};
+use crate::{Conv, Shape};
 
 /// Neighbouring pixels computed together.
 const PIXELS: usize = 6;

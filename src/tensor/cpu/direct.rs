@@ -13,7 +13,7 @@ use super::conv::{self, Dense, Output};
 use super::simd::{FlushDenormals, for_each_lanes};
 use super::tile::{self, Ahead, End, Kernels, Place, Run, Start, Tile};
 use super::units::{Unit, units};
-use crate::tensor::{Conv, Padding, Shape};
+use crate::{Conv, Padding, Shape};
 
 /// About how many tiles make a row where rows are only a way of counting pixels.
 const FLAT_ROW: usize = 8;

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::buffer::Buffer;
 use super::simd::for_each_isa;
 use super::tensor::Tensor;
-use crate::tensor::{TensorError, rules};
+use crate::{TensorError, rules};
 
 /// `ε` of the unit scaling `x/(‖x‖ + ε)` in the `lpips` package.
 const EPSILON: f32 = 1e-10;

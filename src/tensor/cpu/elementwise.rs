@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::functions::activated;
 use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tensor::Tensor;
-use crate::tensor::{Activation, TensorError, rules};
+use crate::{Activation, TensorError, rules};
 
 /// Values of a piece of work.
 const PIECE: usize = 1 << 13;
@@ -121,6 +121,19 @@ pub fn affine(
             _ => affine_piece(to, from, shape.c, order, scale, shift),
         });
     Ok(Tensor::new(out, data))
+}
+
+/// `table[x]`, with values cut to 0..255.
+pub fn look_up(x: &Tensor, table: &[f32; 256]) -> Tensor {
+    let mut data = Buffer::take(x.shape().len());
+    data.par_chunks_mut(PIECE)
+        .zip(x.data().par_chunks(PIECE))
+        .for_each(|(to, from)| {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = table[*from as u8 as usize];
+            }
+        });
+    Tensor::new(x.shape(), data)
 }
 
 for_each_isa! {

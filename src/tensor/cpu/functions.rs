@@ -2,7 +2,7 @@
 //! vectorises: one formula for both.
 
 use super::simd::Lanes;
-use crate::tensor::Activation;
+use crate::Activation;
 
 /// Most values of a register.
 const WIDEST: usize = 16;

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::tensor::Tensor;
-use crate::tensor::{Shape, TensorError, rules};
+use crate::{Shape, TensorError, rules};
 
 /// Cuts windows after padding to a multiple of `size` and a cyclic shift; see the trait.
 pub fn windows(x: &Tensor, size: usize, shift: [usize; 2]) -> Tensor {

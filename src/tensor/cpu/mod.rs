@@ -273,6 +273,10 @@ impl Backend for Cpu {
         layout::crop(x, top, left, height, width)
     }
 
+    fn look_up(&self, x: &Tensor, table: &[f32; 256]) -> Result<Tensor, TensorError> {
+        Ok(elementwise::look_up(x, table))
+    }
+
     fn feature_distance(
         &self,
         a: &Tensor,

@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::functions::activated;
 use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tensor::Tensor;
-use crate::tensor::{Activation, Norm, TensorError, rules};
+use crate::{Activation, Norm, TensorError, rules};
 
 /// Values of a piece of work.
 const PIECE: usize = 1 << 14;

@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::conv::Target;
 use super::simd::{FlushDenormals, for_each_isa};
 use super::tensor::Tensor;
-use crate::tensor::{Pool, PoolKind, Shape, TensorError, rules};
+use crate::{Pool, PoolKind, Shape, TensorError, rules};
 
 /// Channels that stay in registers: four of AVX2, or one of them, or a single value at the end.
 const WIDE: usize = 32;

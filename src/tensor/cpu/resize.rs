@@ -6,10 +6,10 @@ use rayon::prelude::*;
 use super::buffer::Buffer;
 use super::simd::for_each_isa;
 use super::tensor::Tensor;
-use crate::tensor::resampling::{
+use crate::resampling::{
     Filter, Neighbours, half_pixel_neighbours, tf1_neighbours, triangle_filters,
 };
-use crate::tensor::{Resize, Shape, TensorError, rules};
+use crate::{Resize, Shape, TensorError, rules};
 
 /// Rows of a band, which share what they read.
 const BAND: usize = 16;

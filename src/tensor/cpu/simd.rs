@@ -368,7 +368,7 @@ macro_rules! for_each_isa {
 
             #[cfg(target_arch = "x86_64")]
             {
-                use $crate::tensor::cpu::simd::Isa;
+                use $crate::cpu::simd::Isa;
 
                 #[target_feature(enable = "avx2,fma")]
                 #[allow(clippy::too_many_arguments)]
@@ -401,19 +401,19 @@ macro_rules! for_each_lanes {
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
         $vis fn $name($($arg: $ty),*) {
-            use $crate::tensor::cpu::simd::{Isa, Plain};
+            use $crate::cpu::simd::{Isa, Plain};
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             #[allow(clippy::too_many_arguments)]
             fn avx2($($arg: $ty),*) {
-                $kernel::<$crate::tensor::cpu::simd::Avx>($($arg),*);
+                $kernel::<$crate::cpu::simd::Avx>($($arg),*);
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
             #[allow(clippy::too_many_arguments)]
             fn avx512($($arg: $ty),*) {
-                $kernel::<$crate::tensor::cpu::simd::Avx512>($($arg),*);
+                $kernel::<$crate::cpu::simd::Avx512>($($arg),*);
             }
             match Isa::detected() {
                 // SAFETY: the instruction set was detected.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use crate::tensor::{Shape, TensorError, rules};
+use crate::{Shape, TensorError, rules};
 
 /// An NHWC activation. Clones, views and single images of a batch share one buffer.
 #[derive(Clone, Debug)]

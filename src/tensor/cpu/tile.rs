@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use super::functions::activated;
 use super::simd::{Lanes, Plain, prefetch};
-use crate::tensor::Activation;
+use crate::Activation;
 
 /// A run of input values that lie side by side: where it starts below a window, and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

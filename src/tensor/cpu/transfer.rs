@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::tensor::Tensor;
-use crate::tensor::{Array, Shape};
+use crate::{Array, Shape};
 
 /// Pixels and channels of a square that is turned at once.
 const SIDE: usize = 16;

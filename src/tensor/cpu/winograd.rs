@@ -16,7 +16,7 @@ use super::buffer::Buffer;
 use super::conv::{Dense, Output};
 use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
 use super::tile::{self, Ahead, End, Kernels, Run, Start, Tile};
-use crate::tensor::{Conv, Shape};
+use crate::{Conv, Shape};
 
 /// Inputs of a tile along one side: of the usual tiles, and of those for small images.
 const REACH: usize = 6;
@@ -87,6 +87,11 @@ impl Size {
 pub fn applies(spec: &Conv, out: Shape) -> Option<Size> {
     let shape = matches!(spec.kernel, [3, 3] | [5, 5]) && spec.stride == 1 && spec.groups == 1;
     if !shape || !spec.inputs.is_multiple_of(16) || spec.outputs < 16 {
+        return None;
+    }
+    // Sums this short gain little by it, and lose digits: the auto-encoders of the quantitative evaluations left their
+    // golden tolerance.
+    if spec.inputs.max(spec.outputs) < 32 {
         return None;
     }
     // With few tiles the larger weights are read for too little work.

@@ -9,9 +9,9 @@ use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr};
 
 use super::devices::{Found, found, said};
 use super::programs::Programs;
-use crate::tensor::gpu::driver::{Driver, Launch, Limits};
-use crate::tensor::gpu::memory::{Buffer, Memory, Pool};
-use crate::tensor::{DeviceError, Precision, TensorError};
+use crate::gpu::driver::{Driver, Launch, Limits};
+use crate::gpu::memory::{Buffer, Memory, Pool};
+use crate::{DeviceError, Precision, TensorError};
 
 /// Threads of a block of every kernel.
 const THREADS: u32 = 256;

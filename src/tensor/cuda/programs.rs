@@ -1,4 +1,7 @@
 //! Kernels compiled for a GPU: each file once, by NVRTC, when it is first used.
+//!
+//! NVRTC makes machine code (a cubin) where it knows an architecture whose code the GPU runs: its own, or an older one of the
+//! same generation. Else, or if the driver refuses that, the driver compiles the PTX.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
@@ -6,18 +9,18 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::result::module;
 use cudarc::driver::sys::{CUfunction, CUmodule};
-use cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts, sys};
+use cudarc::nvrtc::{result, sys};
 
 use super::devices::said;
-use crate::tensor::gpu::kernels::Kernel;
-use crate::tensor::{Precision, TensorError};
+use crate::gpu::kernels::Kernel;
+use crate::{Precision, TensorError};
 
 /// What to do about a missing compiler.
 const NO_COMPILER: &str = "NVRTC, which compiles the kernels, is not there (libnvrtc); it comes with the CUDA toolkit, or with `pip install nvidia-cuda-nvrtc-cu12`, whose folder nvidia/cuda_nvrtc/lib then belongs into LD_LIBRARY_PATH";
 
 /// The compiled files of one GPU.
 pub struct Programs {
-    /// `compute_80`, …
+    /// `sm_80` or `compute_80`, …
     architecture: String,
     precision: Precision,
     loaded: Mutex<HashMap<&'static str, Program>>,
@@ -40,7 +43,11 @@ impl Programs {
         let best = known.iter().copied().filter(|&a| a <= capability).max();
         match best {
             Some(best) => Ok(Self {
-                architecture: format!("compute_{best}"),
+                // Code of one generation runs on its later GPUs; PTX on all that come after.
+                architecture: match best / 10 == capability / 10 {
+                    true => format!("sm_{best}"),
+                    false => format!("compute_{best}"),
+                },
                 precision,
                 loaded: Mutex::default(),
             }),
@@ -78,28 +85,87 @@ impl Programs {
 
     fn load(&self, kernel: &Kernel) -> Result<Program, String> {
         let architecture = format!("--gpu-architecture={}", self.architecture);
-        let options = CompileOptions {
-            name: Some(format!("{}.cu", kernel.name)),
-            options: match self.precision {
-                Precision::F32 => vec![architecture, "--std=c++17".into()],
-                Precision::F16 => vec![architecture, "--std=c++17".into(), "-DFOIL_F16".into()],
-            },
-            ..Default::default()
+        let options = match self.precision {
+            Precision::F32 => vec![architecture, "--std=c++17".into()],
+            Precision::F16 => vec![architecture, "--std=c++17".into(), "-DFOIL_F16".into()],
         };
-        let ptx = compile_ptx_with_opts(kernel.cuda(), options).map_err(|error| match error {
-            CompileError::CompileError { log, .. } => {
-                format!("NVRTC says: {}", log.to_string_lossy().trim())
-            }
-            other => other.to_string(),
-        })?;
-        // It ends with a zero, as C strings do.
-        let text = ptx.as_bytes().ok_or("NVRTC gave nothing")?;
-        // SAFETY: NVRTC made this text.
-        let module = unsafe { module::load_data(text.as_ptr().cast::<c_void>()) };
-        module
+        let program = Source::compile(kernel, &options)?;
+        // SAFETY: NVRTC made both; PTX ends with a zero, as C strings do.
+        let module = |image: &[u8]| unsafe { module::load_data(image.as_ptr().cast::<c_void>()) };
+        if let Some(code) = program.machine_code()
+            && let Ok(loaded) = module(&code)
+        {
+            return Ok(Program(loaded));
+        }
+        let loaded = module(&program.ptx()?);
+        loaded
             .map(Program)
             .map_err(|e| format!("the driver refuses what NVRTC made: {}", said(e)))
     }
+}
+
+/// A file that NVRTC compiled.
+struct Source {
+    raw: sys::nvrtcProgram,
+    /// NVRTC may look at them again.
+    _text: [CString; 2],
+}
+
+impl Source {
+    fn compile(kernel: &Kernel, options: &[String]) -> Result<Self, String> {
+        let text = |text: String| CString::new(text).map_err(|e| e.to_string());
+        let (source, name) = (text(kernel.cuda())?, text(format!("{}.cu", kernel.name))?);
+        let made = Self {
+            raw: result::create_program(&source, Some(&name)).map_err(refused)?,
+            _text: [source, name],
+        };
+        // SAFETY: made just now.
+        let compiled = unsafe { result::compile_program(made.raw, options) };
+        compiled.map_err(|error| {
+            // SAFETY: compiled just now.
+            let log = unsafe { result::get_program_log(made.raw) }.unwrap_or_default();
+            let log: Vec<u8> = log
+                .iter()
+                .map(|&c| c as u8)
+                .take_while(|&c| c != 0)
+                .collect();
+            match String::from_utf8_lossy(&log).trim() {
+                "" => refused(error),
+                log => format!("NVRTC says: {log}"),
+            }
+        })?;
+        Ok(made)
+    }
+
+    /// A cubin, if it was compiled for a real architecture.
+    fn machine_code(&self) -> Option<Vec<u8>> {
+        let mut size = 0;
+        // SAFETY: compiled; the second call fills as many bytes as the first one counts.
+        unsafe {
+            sys::nvrtcGetCUBINSize(self.raw, &mut size).result().ok()?;
+            let mut code = vec![0u8; size];
+            let filled = sys::nvrtcGetCUBIN(self.raw, code.as_mut_ptr().cast());
+            filled.result().ok()?;
+            (size > 0).then_some(code)
+        }
+    }
+
+    fn ptx(&self) -> Result<Vec<u8>, String> {
+        // SAFETY: compiled.
+        let text = unsafe { result::get_ptx(self.raw) }.map_err(refused)?;
+        Ok(text.iter().map(|&c| c as u8).collect())
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        // SAFETY: made once, in `compile`. There is nobody to tell of an error.
+        let _ = unsafe { result::destroy_program(self.raw) };
+    }
+}
+
+fn refused(error: result::NvrtcError) -> String {
+    format!("NVRTC refuses: {error}")
 }
 
 /// What the compiler makes code for.

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::ops::Range;
 
 use super::driver::{Binding, Driver, Launch, Limits};
-use crate::tensor::{Precision, TensorError};
+use crate::{Precision, TensorError};
 
 type Result<T> = std::result::Result<T, TensorError>;
 

@@ -4,7 +4,7 @@ use super::Gpu;
 use super::kernels::{ATTENTION_MIX, ATTENTION_SCORES, SOFTMAX};
 use super::pieces::pieces;
 use super::tensor::Tensor;
-use crate::tensor::{Attention, QkvLayout, Shape, TensorError, rules};
+use crate::{Attention, QkvLayout, Shape, TensorError, rules};
 
 /// Queries, keys or channels of a tile.
 const TILE: usize = 16;

@@ -3,9 +3,9 @@
 use super::Gpu;
 use super::conv::{Packed, Target};
 use super::tensor::Tensor;
-use crate::tensor::{
-    Activation, Array, Attention, Backend, Compared, Conv, Norm, Part, Pool, Precision, Resize,
-    Shape, TensorError, rules,
+use crate::{
+    Activation, Array, Attention, Backend, Compared, Conv, Norm, Part, PixelPass, Pool, Precision,
+    Resize, Shape, Tap, TensorError, rules,
 };
 
 /// Result of an operation that cannot refuse: what went wrong goes with the tensor.
@@ -32,11 +32,15 @@ impl Backend for Gpu {
         self.driver.wait()
     }
 
+    fn keeps_pixels(&self) -> bool {
+        true
+    }
+
     fn release(&self) {
         self.constants.clear();
         self.driver.release();
         // What went through the host's memory on its way.
-        crate::tensor::cpu::buffer::release();
+        crate::cpu::buffer::release();
     }
 
     fn upload(&self, array: &Array) -> Result<Tensor, TensorError> {
@@ -232,6 +236,14 @@ impl Backend for Gpu {
         )
     }
 
+    fn resize_pixels(&self, x: &Tensor, pass: &PixelPass) -> Result<Tensor, TensorError> {
+        self.pixels_resized(x, pass)
+    }
+
+    fn look_up(&self, x: &Tensor, table: &[f32; 256]) -> Result<Tensor, TensorError> {
+        self.looked_up(x, table)
+    }
+
     fn feature_distance(
         &self,
         a: &Tensor,
@@ -258,21 +270,11 @@ impl Backend for Gpu {
         self.mean_distances(compared)
     }
 
-    fn all_pairs_feature_distance(
+    fn feature_distances_of_pairs(
         &self,
-        x: &Tensor,
-        head: &[f32],
-    ) -> Result<Vec<f64>, TensorError> {
-        if let Some(distances) = self.all_pairs(x, head)? {
-            return Ok(distances);
-        }
-        // A batch that is too large for one kernel: pair after pair, waited for at the end.
-        let images: Vec<Tensor> = (0..x.shape().n).map(|i| x.select(i)).collect();
-        let pairs = images.iter().enumerate().flat_map(|(i, a)| {
-            let later = images[i + 1..].iter();
-            later.map(move |b| Compared { a, b, head })
-        });
-        let means = self.mean_distances(&pairs.collect::<Vec<_>>())?;
-        Ok(means.into_iter().flatten().collect())
+        taps: &[Tap<'_, Self>],
+        pairs: &[[usize; 2]],
+    ) -> Result<Vec<Vec<f64>>, TensorError> {
+        self.distances_of_pairs(taps, pairs)
     }
 }

@@ -4,7 +4,8 @@ use super::Gpu;
 use super::any_driver::{AnyBinding, AnyBuffer};
 use super::kernels::COMMITTEE;
 use super::pieces::{Piece, pieces};
-use crate::tensor::TensorError;
+use super::tensor::Tensor;
+use crate::{Precision, Shape, TensorError};
 
 /// Most judges of one launch: a workgroup remembers what each of them says.
 pub const MOST_JUDGES: usize = 64;
@@ -14,6 +15,13 @@ pub const MOST_JUDGES: usize = 64;
 pub struct Logits<'a> {
     pub values: &'a [f32],
     pub classes: usize,
+}
+
+/// Logits that a network left on the device, `[images, 1, 1, classes]`, or that the host has.
+#[derive(Clone, Copy)]
+pub enum LogitsAt<'a> {
+    Host(Logits<'a>),
+    Device(&'a Tensor),
 }
 
 /// What was said about one image.
@@ -85,21 +93,77 @@ impl Gpu {
         Ok((all, totals))
     }
 
+    /// What is said about each image by judges whose logits lie wherever they do; nothing of the device comes down for
+    /// it. `None` if they are too many, are not f32 there, or are more than a kernel may see at once.
+    pub fn judge_in_place(
+        &self,
+        judges: &[LogitsAt<'_>],
+        images: usize,
+    ) -> Result<Option<Vec<Said>>, TensorError> {
+        let mut table: Vec<u32> = Vec::new();
+        let mut all = 0;
+        for judge in judges {
+            let (rows, classes, f32) = match judge {
+                LogitsAt::Host(l) => (l.values.len() / l.classes.max(1), l.classes, true),
+                LogitsAt::Device(t) => {
+                    let Shape { n, h, w, c } = t.shape();
+                    (n, h * w * c, t.precision() == Precision::F32)
+                }
+            };
+            if rows != images || !f32 {
+                return Ok(None);
+            }
+            table.extend([all, classes].map(|v| v as u32));
+            all += images * classes;
+        }
+        let words = images * (4 + judges.len());
+        if judges.is_empty() || judges.len() > MOST_JUDGES || all == 0 || !self.fits(all.max(words))
+        {
+            return Ok(None);
+        }
+        let logits = self.driver.allocate(4 * all)?;
+        for (judge, place) in judges.iter().zip(table.chunks(2)) {
+            let (to, bytes) = (4 * place[0] as usize, 4 * images * place[1] as usize);
+            let uploaded;
+            let (from, at) = match judge {
+                LogitsAt::Host(l) => {
+                    uploaded = self.driver.upload(bytemuck::cast_slice(l.values))?;
+                    (&uploaded, 0)
+                }
+                LogitsAt::Device(t) => (t.buffer()?, 4 * t.offset()),
+            };
+            self.driver.copy((from, at), (&logits, to), bytes)?;
+        }
+        let (said, _) = self.judge_buffer(&logits, all, &table, &vec![[0; 2]; images])?;
+        Ok(Some(said))
+    }
+
     fn judge_some(
         &self,
         judges: &[Logits<'_>],
         wanted: &[[u32; 2]],
     ) -> Result<(Vec<Said>, Totals), TensorError> {
-        let (count, images) = (judges.len(), wanted.len());
         let mut values: Vec<f32> = Vec::new();
         let mut table: Vec<u32> = Vec::new();
         for judge in judges {
             table.extend([values.len(), judge.classes].map(|v| v as u32));
             values.extend(judge.values);
         }
-        let (words, counters) = (4 + count, 3 * count + 6);
         let logits = self.driver.upload(bytemuck::cast_slice(&values))?;
-        let table = self.driver.upload(bytemuck::cast_slice(&table))?;
+        self.judge_buffer(&logits, values.len(), &table, wanted)
+    }
+
+    /// `table` holds the place of the first logit and the number of classes of each judge.
+    fn judge_buffer(
+        &self,
+        logits: &AnyBuffer,
+        values: usize,
+        table: &[u32],
+        wanted: &[[u32; 2]],
+    ) -> Result<(Vec<Said>, Totals), TensorError> {
+        let (count, images) = (table.len() / 2, wanted.len());
+        let (words, counters) = (4 + count, 3 * count + 6);
+        let table = self.driver.upload(bytemuck::cast_slice(table))?;
         let wanted = self.driver.upload(bytemuck::cast_slice(wanted))?;
         let said = self.driver.allocate(4 * images * words)?;
         let totals = self.driver.upload(&vec![0; 4 * counters])?;
@@ -114,7 +178,7 @@ impl Gpu {
             [x, y, 1],
             &[0, count as u32, images as u32, 0],
             &[
-                argument(&logits, values.len(), false),
+                argument(logits, values, false),
                 argument(&table, 2 * count, false),
                 argument(&wanted, 2 * images, false),
                 argument(&said, images * words, true),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::any_driver::{AnyBinding, AnyBuffer, AnyDriver};
-use crate::tensor::TensorError;
+use crate::TensorError;
 
 /// Words kept at most; beyond it all are forgotten. The norms and heads of a network take a hundredth of it.
 const MOST: usize = 1 << 22;

@@ -9,7 +9,7 @@ use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
 use super::transfer::in_memory;
 use super::{Gpu, code};
-use crate::tensor::{Array, Conv, Padding, Shape, TensorError, rules};
+use crate::{Array, Conv, Padding, Shape, TensorError, rules};
 
 /// Pixels and outputs of a tile.
 const TILE: usize = 64;

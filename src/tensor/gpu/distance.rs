@@ -4,11 +4,17 @@ use super::kernels::{LPIPS_DISTANCES, LPIPS_MEAN, LPIPS_PAIRS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
 use super::{Gpu, bits};
-use crate::tensor::{Compared, Shape, TensorError, rules};
+use crate::{Compared, Shape, Tap, TensorError, rules};
 
 /// Pixels that a workgroup of `distances` and one of `mean` take.
 const PIXELS: usize = 16;
 const PART: usize = 64;
+
+/// Sums of the parts of pairs, in the order of the pairs, and the pixels of an image.
+struct Sums {
+    parts: Vec<Tensor>,
+    pixels: usize,
+}
 
 /// Means of images whose sums of parts lie side by side.
 fn mean_of_parts(sums: &[f64], pixels: usize) -> Vec<f64> {
@@ -143,26 +149,60 @@ impl Gpu {
         Ok(pairs.map(|[h, l]| f64::from(*h) + f64::from(*l)).collect())
     }
 
-    /// All pairs of a batch that a kernel may see at once; `None` if it may not.
-    pub(super) fn all_pairs(
+    /// Means of pairs of images, tap by tap. Where pairs share images, those of a tap are put side by side and one launch
+    /// takes all pairs; everything is launched before anything is waited for.
+    pub(super) fn distances_of_pairs(
         &self,
-        x: &Tensor,
-        head: &[f32],
-    ) -> Result<Option<Vec<f64>>, TensorError> {
-        let out = rules::feature_distance(x.shape(), x.shape(), head)?;
-        let (n, pixels) = (out.n, out.image());
-        let pairs: Vec<[usize; 2]> = (0..n)
-            .flat_map(|i| (i + 1..n).map(move |j| [i, j]))
-            .collect();
-        if pairs.is_empty() {
-            return Ok(Some(Vec::new()));
+        taps: &[Tap<'_, Self>],
+        pairs: &[[usize; 2]],
+    ) -> Result<Vec<Vec<f64>>, TensorError> {
+        let sums = taps
+            .iter()
+            .map(|tap| self.sum_pairs(tap, pairs))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut means = Vec::with_capacity(taps.len());
+        for (tap, sums) in taps.iter().zip(sums) {
+            means.push(match sums {
+                Some(Sums { parts, pixels }) => {
+                    let mut means = Vec::with_capacity(pairs.len());
+                    for part in &parts {
+                        means.extend(mean_of_parts(&self.read_parts(part)?, pixels));
+                    }
+                    means
+                }
+                None => {
+                    let compared = pairs.iter().map(|&[a, b]| Compared {
+                        a: tap.images[a],
+                        b: tap.images[b],
+                        head: tap.head,
+                    });
+                    self.mean_distances(&compared.collect::<Vec<_>>())?.concat()
+                }
+            });
         }
-        if x.shape().is_empty() || !self.fits(x.shape().len()) {
+        Ok(means)
+    }
+
+    /// Sums of the parts of all pairs of a tap; `None` where pair after pair is as good, or all images together are more
+    /// than a kernel may see.
+    fn sum_pairs(
+        &self,
+        tap: &Tap<'_, Self>,
+        pairs: &[[usize; 2]],
+    ) -> Result<Option<Sums>, TensorError> {
+        let shapes: Vec<Shape> = tap.images.iter().map(|x| x.shape()).collect();
+        let values: usize = shapes.iter().map(Shape::len).sum();
+        let single = shapes.iter().all(|s| s.n == 1 && !s.is_empty());
+        if pairs.len() < tap.images.len().max(2) || !single || !self.fits(values) {
             return Ok(None);
         }
-        let head = self.constant(&bits(head).collect::<Vec<_>>())?;
+        let images: Vec<Tensor> = tap.images.iter().map(|&x| x.clone()).collect();
+        let x = self.stacked(&images)?;
+        let out = rules::feature_distance(x.shape(), x.shape(), tap.head)?;
+        let pixels = out.image();
         let parts = pixels.div_ceil(PART);
-        let mut means = Vec::with_capacity(pairs.len());
+        let head = self.constant(&bits(tap.head).collect::<Vec<_>>())?;
+        let mut all = Vec::new();
         for Piece { images, .. } in pieces("pairs of a set", pairs.len(), 1, |p| {
             self.fits(2 * p.images() * parts)
         })? {
@@ -170,7 +210,7 @@ impl Gpu {
             let table: Vec<u32> = some.iter().flatten().map(|&i| i as u32).collect();
             let table = self.constant(&table)?;
             let sums = self.scratch(Shape::new(some.len(), 1, parts, 2))?;
-            let from = self.reads(x, 0..x.shape().len())?;
+            let from = self.reads(&x, 0..x.shape().len())?;
             let to = self.writes(&sums, 0..sums.shape().len())?;
             let count = some.len() * parts;
             let params = [
@@ -192,8 +232,8 @@ impl Gpu {
                 table.binding(),
             ];
             self.launch(&LPIPS_PAIRS, [gx, gy, 1], &params, &bindings)?;
-            means.extend(mean_of_parts(&self.read_parts(&sums)?, pixels));
+            all.push(sums);
         }
-        Ok(Some(means))
+        Ok(Some(Sums { parts: all, pixels }))
     }
 }

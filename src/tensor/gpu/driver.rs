@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ops::Range;
 
 use super::kernels::Kernel;
-use crate::tensor::{Precision, TensorError};
+use crate::{Precision, TensorError};
 
 type Result<T> = std::result::Result<T, TensorError>;
 

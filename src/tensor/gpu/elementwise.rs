@@ -1,10 +1,10 @@
 //! Sums, activations, per-channel affine maps.
 
-use super::kernels::{ACTIVATED, ADD, AFFINE};
+use super::kernels::{ACTIVATED, ADD, AFFINE, LOOKED_UP};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
 use super::{Gpu, bits, code};
-use crate::tensor::{Activation, TensorError, rules};
+use crate::{Activation, TensorError, rules};
 
 impl Gpu {
     /// `a + b`, with `b` repeated over pixels (`h = w = 1`) or images (`n = 1`).
@@ -124,6 +124,22 @@ impl Gpu {
             ];
             let bindings = [from.binding, table.binding(), to.binding];
             self.launch_values(&AFFINE, count, &params, &bindings)?;
+        }
+        Ok(y)
+    }
+
+    /// `table[x]` for pixels.
+    pub(super) fn looked_up(&self, x: &Tensor, table: &[f32; 256]) -> Result<Tensor, TensorError> {
+        let shape = x.shape();
+        let y = self.tensor(shape)?;
+        let table = self.constant(&bits(table).collect::<Vec<_>>())?;
+        for Piece { rows, .. } in pieces("table", 1, shape.len(), |p| self.fits(p.rows()))? {
+            let from = self.reads(x, rows.clone())?;
+            let to = self.writes(&y, rows.clone())?;
+            let count = rows.len() as u32;
+            let params = [from.at(0), 0, to.at(0), count, 1, 1, count, 0, 0, 0];
+            let bindings = [from.binding, table.binding(), to.binding];
+            self.launch_values(&LOOKED_UP, rows.len(), &params, &bindings)?;
         }
         Ok(y)
     }

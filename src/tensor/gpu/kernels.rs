@@ -1,6 +1,6 @@
 //! The kernels of `kernels/`, inside the program.
 
-use crate::tensor::Precision;
+use crate::Precision;
 
 /// An entry point of a file of `kernels/`.
 pub struct Kernel {
@@ -105,6 +105,8 @@ kernels! {
     POOL_CELL = "pool" "cell" ["activation" "two_float"];
     NORM_LAYER = "norm" "layer" ["activation"];
     NORM_STATISTICS = "norm" "statistics" ["activation"];
+    NORM_GATHER = "norm" "gather" ["activation"];
+    NORM_CONCLUDE = "norm" "conclude" ["activation"];
     NORM_NORMALISE = "norm" "normalise" ["activation"];
     NORM_MODULATE = "norm" "modulate" ["activation"];
     ATTENTION_SCORES = "attention" "scores" [];
@@ -113,6 +115,7 @@ kernels! {
     ADD = "elementwise" "add" ["activation"];
     ACTIVATED = "elementwise" "activated" ["activation"];
     AFFINE = "elementwise" "affine" ["activation"];
+    LOOKED_UP = "elementwise" "looked_up" ["activation"];
     PIXELS = "layout" "pixels" [];
     CHANNELS = "layout" "channels" [];
     WINDOWS = "layout" "windows" [];
@@ -124,6 +127,8 @@ kernels! {
     RESIZE_HALF_PIXEL = "resize" "half_pixel" ["two_float"];
     RESIZE_COLUMNS = "resize" "columns" ["two_float"];
     RESIZE_ROWS = "resize" "rows" ["two_float"];
+    RESIZE_PIXEL_COLUMNS = "resize" "pixel_columns" ["two_float"];
+    RESIZE_PIXEL_ROWS = "resize" "pixel_rows" ["two_float"];
     LPIPS_DISTANCES = "lpips_head" "distances" ["two_float"];
     LPIPS_MEAN = "lpips_head" "mean" ["two_float"];
     LPIPS_PAIRS = "lpips_head" "pairs" ["two_float"];

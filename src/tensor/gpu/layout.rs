@@ -1,11 +1,14 @@
-//! Windows, patches, up-sampling, crops, stacks: copies. A launch takes whole images.
+//! Windows, patches, up-sampling, crops, stacks: copies. A launch takes whole images, or some rows of one; of windows, which
+//! shifts bring from one edge of an image to the other, whole images only.
+
+use std::ops::Range;
 
 use super::Gpu;
 use super::conv::Target;
 use super::kernels::{CHANNELS, CROP, Kernel, PATCHES, UNWINDOWS, UPSAMPLE, WINDOWS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
-use crate::tensor::{Shape, TensorError, rules};
+use crate::{Shape, TensorError, rules};
 
 /// What a copy is told, besides shapes.
 #[derive(Default)]
@@ -16,6 +19,19 @@ struct Copy {
     shift: [usize; 2],
     /// Windows along rows and columns.
     windows: [usize; 2],
+}
+
+impl Copy {
+    /// The kernels' parameters.
+    fn words(&self, at: [u32; 2], count: usize, size: [usize; 3], out: [usize; 2]) -> Vec<u32> {
+        let mut params = vec![at[0], at[1], count as u32];
+        params.extend(size.map(|v| v as u32));
+        params.extend(out.map(|v| v as u32));
+        params.extend([self.channels, self.first, self.size].map(|v| v as u32));
+        params.extend(self.shift.map(|v| v as u32));
+        params.extend(self.windows.map(|v| v as u32));
+        params
+    }
 }
 
 impl Gpu {
@@ -40,13 +56,7 @@ impl Gpu {
             let x = self.reads(x, images.start * from..images.end * from)?;
             let y = self.writes(y, images.start * to..images.end * to)?;
             let count = images.len() * count;
-            let mut params = vec![x.at(0), y.at(0), count as u32];
-            params.extend(size.map(|v| v as u32));
-            params.extend(out.map(|v| v as u32));
-            let rest = [copy.channels, copy.first, copy.size];
-            params.extend(rest.map(|v| v as u32));
-            params.extend(copy.shift.map(|v| v as u32));
-            params.extend(copy.windows.map(|v| v as u32));
+            let params = copy.words([x.at(0), y.at(0)], count, size, out);
             self.launch_values(kernel, count, &params, &[x.binding, y.binding])?;
         }
         Ok(())
@@ -77,6 +87,52 @@ impl Gpu {
             to,
             copy,
         )?;
+        Ok(y)
+    }
+
+    /// The same for a kernel that finds every `unit` rows of the result, the first of which is a multiple of it, in the rows
+    /// `needs` of the image. To the kernel, rows of an image are an image.
+    fn copied_by_rows(
+        &self,
+        kernel: &'static Kernel,
+        x: &Tensor,
+        out: Shape,
+        unit: usize,
+        needs: impl Fn(Range<usize>) -> Range<usize>,
+        copy: &Copy,
+    ) -> Result<Tensor, TensorError> {
+        let from = x.shape();
+        if out.is_empty() || self.fits(from.image().max(out.image())) {
+            return self.copied(kernel, x, out, copy);
+        }
+        let y = self.tensor(out)?;
+        let (line, out_line) = (from.w * from.c, out.w * out.c);
+        let rows_of = |piece: &Piece| {
+            let to = piece.rows.start * unit..piece.rows.end * unit;
+            (needs(to.clone()), to)
+        };
+        let all = pieces("copy of an image", from.n, out.h / unit, |piece| {
+            let (needed, to) = rows_of(piece);
+            piece.images() == 1 && self.fits((needed.len() * line).max(to.len() * out_line))
+        })?;
+        for piece in &all {
+            let (needed, to) = rows_of(piece);
+            let [from_at, to_at] =
+                [from, out].map(|shape: Shape| piece.images.start * shape.image());
+            let part = from_at + needed.start * line..from_at + needed.end * line;
+            let x = self.reads(x, part)?;
+            let part = to_at + to.start * out_line..to_at + to.end * out_line;
+            let y = self.writes(&y, part)?;
+            let count = to.len() * out_line;
+            let copy = Copy {
+                // `needs` has begun with it.
+                shift: [0, copy.shift[1]],
+                ..*copy
+            };
+            let size = [needed.len(), from.w, from.c];
+            let params = copy.words([x.at(0), y.at(0)], count, size, [to.len(), out.w]);
+            self.launch_values(kernel, count, &params, &[x.binding, y.binding])?;
+        }
         Ok(y)
     }
 
@@ -156,7 +212,9 @@ impl Gpu {
     pub(super) fn merged_patches(&self, x: &Tensor) -> (Shape, Result<Tensor, TensorError>) {
         let Shape { n, h, w, c } = x.shape();
         let out = Shape::new(n, h.div_ceil(2), w.div_ceil(2), 4 * c);
-        (out, self.copied(&PATCHES, x, out, &Copy::default()))
+        let needs = |rows: Range<usize>| 2 * rows.start..(2 * rows.end).min(h);
+        let copy = Copy::default();
+        (out, self.copied_by_rows(&PATCHES, x, out, 1, needs, &copy))
     }
 
     pub(super) fn upsampled(&self, x: &Tensor, factor: usize) -> Result<Tensor, TensorError> {
@@ -164,7 +222,9 @@ impl Gpu {
             size: factor,
             ..Copy::default()
         };
-        self.copied(&UPSAMPLE, x, rules::upsample(x.shape(), factor)?, &copy)
+        let out = rules::upsample(x.shape(), factor)?;
+        let needs = |rows: Range<usize>| rows.start / factor..rows.end / factor;
+        self.copied_by_rows(&UPSAMPLE, x, out, factor, needs, &copy)
     }
 
     pub(super) fn cropped(
@@ -177,7 +237,8 @@ impl Gpu {
             shift,
             ..Copy::default()
         };
-        self.copied(&CROP, x, out, &copy)
+        let needs = |rows: Range<usize>| shift[0] + rows.start..shift[0] + rows.end;
+        self.copied_by_rows(&CROP, x, out, 1, needs, &copy)
     }
 
     pub(super) fn stacked(&self, tensors: &[Tensor]) -> Result<Tensor, TensorError> {

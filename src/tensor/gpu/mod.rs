@@ -29,7 +29,7 @@ mod selection;
 mod tensor;
 mod transfer;
 
-pub use committee::{Logits, MOST_JUDGES, Said, Totals};
+pub use committee::{Logits, LogitsAt, MOST_JUDGES, Said, Totals};
 pub use conv::Packed;
 pub use counters::{Count, Counts};
 pub use moments::FeatureSums;

@@ -4,7 +4,7 @@ use super::Gpu;
 use super::kernels::{MOMENTS_PRODUCTS, MOMENTS_SUMS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
-use crate::tensor::{Precision, Shape, TensorError};
+use crate::{Precision, Shape, TensorError};
 
 /// Features or products of a tile.
 const TILE: usize = 16;

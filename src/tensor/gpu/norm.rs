@@ -1,13 +1,20 @@
 //! Layer and group norms, and scales and shifts of each image's own.
 
-use super::kernels::{Kernel, NORM_LAYER, NORM_MODULATE, NORM_NORMALISE, NORM_STATISTICS};
+use std::ops::Range;
+
+use super::constants::Constant;
+use super::kernels::{
+    Kernel, NORM_CONCLUDE, NORM_GATHER, NORM_LAYER, NORM_MODULATE, NORM_NORMALISE, NORM_STATISTICS,
+};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
-use super::{Gpu, bits, code};
-use crate::tensor::{Activation, Norm, Shape, TensorError, rules};
+use super::{Argument, Gpu, bits, code};
+use crate::{Activation, Norm, Shape, TensorError, rules};
 
 /// Pixels that a workgroup of the layer norm takes.
 const PIXELS: usize = 16;
+/// What the sums over some rows of an image leave of each group.
+const KEPT: usize = 513;
 
 /// The words of the kernels' parameters that not every kernel needs.
 #[derive(Default)]
@@ -24,10 +31,12 @@ struct Params {
     epsilon: f32,
     image: usize,
     first_image: usize,
+    first_pixel: usize,
+    stage: usize,
 }
 
 impl Params {
-    fn words(&self) -> [u32; 12] {
+    fn words(&self) -> [u32; 14] {
         [
             self.x_at,
             self.modulation_at,
@@ -41,8 +50,19 @@ impl Params {
             self.epsilon.to_bits(),
             self.image as u32,
             self.first_image as u32,
+            self.first_pixel as u32,
+            self.stage as u32,
         ]
     }
+}
+
+/// What a group norm does after its statistics.
+struct Tables<'a> {
+    weight: Constant,
+    bias: Constant,
+    modulation: Option<&'a Tensor>,
+    groups: usize,
+    epsilon: f32,
 }
 
 impl Gpu {
@@ -97,47 +117,120 @@ impl Gpu {
         if shape.is_empty() {
             return self.tensor(shape);
         }
-        let weight = self.constant(&bits(&norm.weight).collect::<Vec<_>>())?;
-        let bias = self.constant(&bits(&norm.bias).collect::<Vec<_>>())?;
+        let tables = Tables {
+            weight: self.constant(&bits(&norm.weight).collect::<Vec<_>>())?,
+            bias: self.constant(&bits(&norm.bias).collect::<Vec<_>>())?,
+            modulation,
+            groups,
+            epsilon: norm.epsilon,
+        };
         let maps = self.scratch(Shape::new(shape.n, 1, 1, 3 * shape.c))?;
-        // Statistics are of whole images.
-        let all = pieces("group norm", shape.n, 1, |p| {
-            self.fits(p.images() * shape.image())
-        })?;
-        for Piece { images, .. } in all {
-            let image = shape.image();
-            let from = self.reads(x, images.start * image..images.end * image)?;
-            let modulation = modulation
-                .map(|m| {
-                    let c = 2 * shape.c;
-                    self.reads(m, images.start * c..images.end * c)
-                })
-                .transpose()?;
-            let c = 3 * shape.c;
-            let to = self.writes(&maps, images.start * c..images.end * c)?;
-            let params = Params {
-                x_at: from.at(0),
-                modulation_at: modulation.as_ref().map_or(0, |m| m.at(0)),
-                y_at: to.at(0),
-                c: shape.c,
-                pixels: shape.h * shape.w,
-                count: images.len() * groups,
-                groups,
-                has_modulation: modulation.is_some(),
-                epsilon: norm.epsilon,
-                ..Params::default()
-            };
-            let [gx, gy] = self.grid(images.len() * groups);
-            let bindings = [
-                from.binding,
-                weight.binding(),
-                bias.binding(),
-                modulation.map_or_else(|| bias.binding(), |m| m.binding),
-                to.binding,
-            ];
-            self.launch(&NORM_STATISTICS, [gx, gy, 1], &params.words(), &bindings)?;
+        match self.fits(shape.image()) {
+            true => self.statistics_of_images(x, &tables, &maps)?,
+            false => self.statistics_by_rows(x, &tables, &maps)?,
         }
         self.mapped(&NORM_NORMALISE, x, &maps, activation)
+    }
+
+    fn statistics_of_images(
+        &self,
+        x: &Tensor,
+        tables: &Tables<'_>,
+        maps: &Tensor,
+    ) -> Result<(), TensorError> {
+        let shape = x.shape();
+        let image = shape.image();
+        let all = pieces("group norm", shape.n, 1, |p| self.fits(p.images() * image))?;
+        for Piece { images, .. } in all {
+            let from = self.reads(x, images.start * image..images.end * image)?;
+            self.statistics(&NORM_STATISTICS, from, shape, &images, tables, maps)?;
+        }
+        Ok(())
+    }
+
+    /// The same, with the same bits, of images that a kernel cannot see whole.
+    fn statistics_by_rows(
+        &self,
+        x: &Tensor,
+        tables: &Tables<'_>,
+        maps: &Tensor,
+    ) -> Result<(), TensorError> {
+        let shape = x.shape();
+        let (line, of_image) = (shape.w * shape.c, tables.groups * KEPT);
+        let sums = self.scratch(Shape::new(1, 1, 1, of_image))?;
+        let all = pieces("group norm", 1, shape.h, |p| self.fits(p.rows() * line))?;
+        for n in 0..shape.n {
+            for (stage, Piece { rows, .. }) in
+                (0..2).flat_map(|stage| all.iter().map(move |piece| (stage, piece)))
+            {
+                let first = n * shape.image();
+                let from = self.reads(x, first + rows.start * line..first + rows.end * line)?;
+                let to = self.writes(&sums, 0..of_image)?;
+                let params = Params {
+                    x_at: from.at(0),
+                    y_at: to.at(0),
+                    c: shape.c,
+                    pixels: rows.len() * shape.w,
+                    count: tables.groups,
+                    groups: tables.groups,
+                    image: shape.h * shape.w,
+                    first_pixel: rows.start * shape.w,
+                    stage,
+                    ..Params::default()
+                };
+                let [gx, gy] = self.grid(tables.groups);
+                let bindings = [
+                    from.binding,
+                    tables.weight.binding(),
+                    tables.bias.binding(),
+                    tables.bias.binding(),
+                    to.binding,
+                ];
+                self.launch(&NORM_GATHER, [gx, gy, 1], &params.words(), &bindings)?;
+            }
+            let from = self.reads(&sums, 0..of_image)?;
+            self.statistics(&NORM_CONCLUDE, from, shape, &(n..n + 1), tables, maps)?;
+        }
+        Ok(())
+    }
+
+    /// The maps of some images, of their values or of sums of them.
+    fn statistics(
+        &self,
+        kernel: &'static Kernel,
+        from: Argument<'_>,
+        shape: Shape,
+        images: &Range<usize>,
+        tables: &Tables<'_>,
+        maps: &Tensor,
+    ) -> Result<(), TensorError> {
+        let part = |width: usize| images.start * width..images.end * width;
+        let modulation = tables
+            .modulation
+            .map(|m| self.reads(m, part(2 * shape.c)))
+            .transpose()?;
+        let to = self.writes(maps, part(3 * shape.c))?;
+        let params = Params {
+            x_at: from.at(0),
+            modulation_at: modulation.as_ref().map_or(0, |m| m.at(0)),
+            y_at: to.at(0),
+            c: shape.c,
+            pixels: shape.h * shape.w,
+            count: images.len() * tables.groups,
+            groups: tables.groups,
+            has_modulation: modulation.is_some(),
+            epsilon: tables.epsilon,
+            ..Params::default()
+        };
+        let [gx, gy] = self.grid(images.len() * tables.groups);
+        let bindings = [
+            from.binding,
+            tables.weight.binding(),
+            tables.bias.binding(),
+            modulation.map_or_else(|| tables.bias.binding(), |m| m.binding),
+            to.binding,
+        ];
+        self.launch(kernel, [gx, gy, 1], &params.words(), &bindings)
     }
 
     pub(super) fn modulated(

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::tensor::TensorError;
+use crate::TensorError;
 
 /// Some images, whole, or some rows of one of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,8 +62,13 @@ pub fn pieces(
     if images == 0 || rows == 0 {
         return Ok(Vec::new());
     }
+    let smallest = if rows == 1 {
+        "one image"
+    } else {
+        "one row of an image"
+    };
     Err(TensorError::Device(format!(
-        "{operation}: one row of an image is larger than what this device lets a kernel see; use smaller images or --device cpu"
+        "{operation}: {smallest} is larger than what this device lets a kernel see; use smaller images or --device cpu"
     )))
 }
 

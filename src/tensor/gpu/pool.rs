@@ -7,7 +7,7 @@ use super::conv::Target;
 use super::kernels::{Kernel, POOL_CELL, POOL_LARGEST, POOL_MEAN};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
-use crate::tensor::{Pool, PoolKind, Shape, TensorError, rules};
+use crate::{Pool, PoolKind, Shape, TensorError, rules};
 
 /// What the three kernels are told besides sizes.
 struct Window {

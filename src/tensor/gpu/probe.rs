@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::kernels::{Kernel, PROBE_COPY, PROBE_MULTIPLY};
 use super::{Gpu, WORKGROUP};
-use crate::tensor::{Shape, TensorError};
+use crate::{Shape, TensorError};
 
 /// Peak of a device.
 #[derive(Clone, Copy, Debug)]

@@ -1,16 +1,19 @@
-//! The three bilinear resizes, with the neighbours and weights of the CPU engine.
+//! The three bilinear resizes, with the neighbours and weights of the CPU engine, and the resize of pixels in fixed point.
 
 use std::ops::Range;
 
 use super::Gpu;
 use super::constants::Constant;
-use super::kernels::{Kernel, RESIZE_COLUMNS, RESIZE_HALF_PIXEL, RESIZE_ROWS, RESIZE_TF1};
+use super::kernels::{
+    Kernel, RESIZE_COLUMNS, RESIZE_HALF_PIXEL, RESIZE_PIXEL_COLUMNS, RESIZE_PIXEL_ROWS,
+    RESIZE_ROWS, RESIZE_TF1,
+};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
-use crate::tensor::resampling::{
+use crate::resampling::{
     Filter, Neighbours, half_pixel_neighbours, tf1_neighbours, triangle_filters,
 };
-use crate::tensor::{Resize, Shape, TensorError, rules};
+use crate::{Along, FixedTaps, PixelPass, Resize, Shape, TensorError, rules};
 
 fn neighbour_table(neighbours: &[Neighbours]) -> Vec<u32> {
     let words = |n: &Neighbours| {
@@ -20,17 +23,26 @@ fn neighbour_table(neighbours: &[Neighbours]) -> Vec<u32> {
     neighbours.iter().flat_map(words).collect()
 }
 
-/// First tap, number of taps and place of the weights for each coordinate, then all weights.
-fn filter_table(filters: &[Filter]) -> Vec<u32> {
-    let mut at = 3 * filters.len();
+/// First tap, number of taps and place of the weights for each coordinate, then the bits of all weights.
+fn tap_table<'a>(taps: impl Iterator<Item = (usize, &'a [u32])> + Clone) -> Vec<u32> {
+    let mut at = 3 * taps.clone().count();
     let mut table = Vec::new();
-    for filter in filters {
-        table.extend([filter.first as u32, filter.weights.len() as u32, at as u32]);
-        at += filter.weights.len();
+    for (first, weights) in taps.clone() {
+        table.extend([first, weights.len(), at].map(|v| v as u32));
+        at += weights.len();
     }
-    let weights = filters.iter().flat_map(|f| &f.weights);
-    table.extend(weights.map(|w| w.to_bits()));
+    table.extend(taps.flat_map(|(_, weights)| weights));
     table
+}
+
+fn filter_table(filters: &[Filter]) -> Vec<u32> {
+    let taps = filters.iter();
+    tap_table(taps.map(|f| (f.first, bytemuck::cast_slice(&f.weights))))
+}
+
+fn fixed_table(taps: &[FixedTaps]) -> Vec<u32> {
+    let taps = taps.iter();
+    tap_table(taps.map(|t| (t.first, bytemuck::cast_slice(&t.weights))))
 }
 
 impl Gpu {
@@ -76,6 +88,29 @@ impl Gpu {
             let last = &ys[rows.end - 1];
             ys[rows.start].first..last.first + last.weights.len()
         })
+    }
+
+    /// One pass of a resize of pixels.
+    pub(super) fn pixels_resized(
+        &self,
+        x: &Tensor,
+        pass: &PixelPass,
+    ) -> Result<Tensor, TensorError> {
+        let out = rules::pixel_pass(x.shape(), pass)?;
+        if out.is_empty() {
+            return self.tensor(out);
+        }
+        let words = fixed_table(&pass.taps);
+        let tables = [self.constant(&words)?, self.constant(&words)?];
+        match pass.along {
+            Along::Width => self.resampled(&RESIZE_PIXEL_COLUMNS, x, out, &tables, Range::clone),
+            Along::Height => self.resampled(&RESIZE_PIXEL_ROWS, x, out, &tables, |rows| {
+                let taps = &pass.taps[rows.clone()];
+                let first = taps.iter().map(|t| t.first).min().unwrap_or(0);
+                let end = taps.iter().map(|t| t.first + t.weights.len()).max();
+                first..end.unwrap_or(first)
+            }),
+        }
     }
 
     /// `read` says which rows of the input some rows of the output need.

@@ -4,7 +4,7 @@ use super::Gpu;
 use super::kernels::{ORTHOGONAL_CHOOSE, ORTHOGONAL_GRAM, ORTHOGONAL_LENGTHS};
 use super::pieces::{Piece, pieces};
 use super::tensor::Tensor;
-use crate::tensor::{Precision, Shape, TensorError};
+use crate::{Precision, Shape, TensorError};
 
 /// Most candidates of a sample: the workgroup that chooses remembers them all.
 pub const MOST_CANDIDATES: usize = 1024;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::any_driver::AnyBuffer;
-use crate::tensor::{Precision, Shape, TensorError, rules};
+use crate::{Precision, Shape, TensorError, rules};
 
 /// An NHWC activation. Clones, views and single images of a batch share one buffer.
 pub struct Tensor {

@@ -6,11 +6,11 @@ use half::f16;
 
 use super::Gpu;
 use super::kernels::PIXELS;
-use super::pieces::{Piece, pieces};
+use super::pieces::pieces;
 use super::tensor::Tensor;
-use crate::tensor::cpu::buffer::Buffer;
-use crate::tensor::cpu::{self, Cpu};
-use crate::tensor::{Array, Backend, Precision, Shape, TensorError, rules};
+use crate::cpu::buffer::Buffer;
+use crate::cpu::{self, Cpu};
+use crate::{Array, Backend, Precision, Shape, TensorError, rules};
 
 /// The bytes of values as activations and weights have them in memory.
 pub(super) fn in_memory(precision: Precision, values: &[f32]) -> Cow<'_, [u8]> {
@@ -46,19 +46,23 @@ impl Gpu {
         if shape.is_empty() {
             return Ok(y);
         }
-        let image = shape.image();
-        let all = pieces("upload of an image", shape.n, 1, |p| {
-            self.fits(p.images() * image)
+        let line = shape.w * shape.c;
+        let all = pieces("upload of an image", shape.n, shape.h, |p| {
+            self.fits(p.images() * p.rows() * line)
         })?;
         for piece in all {
-            let Piece { images: which, .. } = piece;
-            let mut bytes = images[which.clone()].concat();
+            let rows = piece.rows.start * line..piece.rows.end * line;
+            let parts = images[piece.images.clone()]
+                .iter()
+                .map(|image| &image[rows.clone()]);
+            let mut bytes = parts.collect::<Vec<_>>().concat();
+            let count = bytes.len();
             bytes.resize(bytes.len().next_multiple_of(4), 0);
             let words = Shape::new(1, 1, 1, bytes.len() / 4);
             let x = Tensor::new(words, Precision::F32, self.driver.upload(&bytes)?);
             let from = self.reads(&x, 0..words.c)?;
-            let to = self.writes(&y, which.start * image..which.end * image)?;
-            let count = which.len() * image;
+            let first = piece.images.start * shape.image() + rows.start;
+            let to = self.writes(&y, first..first + count)?;
             let mut params = [0u32; 15];
             params[..3].copy_from_slice(&[from.at(0), to.at(0), count as u32]);
             self.launch_values(&PIXELS, count, &params, &[from.binding, to.binding])?;

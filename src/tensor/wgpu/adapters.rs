@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use wgpu::{Backends, DeviceType, Instance, InstanceDescriptor, InstanceFlags};
 
-use crate::tensor::DeviceError;
+use super::faults::Faults;
+use crate::DeviceError;
 
 /// An adapter as the user names it: `wgpu`, `wgpu:software`, `wgpu:N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,8 @@ pub struct Found {
 
 /// All adapters: discrete cards first, software last.
 pub fn adapters() -> Vec<Found> {
-    listed().iter().map(found).collect()
+    let faults = Faults::told().unwrap_or_default();
+    faults.adapters(listed()).iter().map(found).collect()
 }
 
 fn found(adapter: &wgpu::Adapter) -> Found {
@@ -79,7 +81,8 @@ fn listed() -> Vec<wgpu::Adapter> {
 
 /// The adapter that is meant, and its name.
 pub fn choose(which: Adapter) -> Result<(wgpu::Adapter, Found), DeviceError> {
-    let all: Vec<(wgpu::Adapter, Found)> = listed()
+    let all: Vec<(wgpu::Adapter, Found)> = Faults::told()?
+        .adapters(listed())
         .into_iter()
         .map(|a| (found(&a), a))
         .map(|(f, a)| (a, f))

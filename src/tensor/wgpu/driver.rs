@@ -1,30 +1,34 @@
 //! Memory and launches over wgpu.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use wgpu::{
-    BufferUsages, Device, DeviceDescriptor, ExperimentalFeatures, Features, MapMode, MemoryHints,
-    PollType, Queue, Trace,
+    DeviceDescriptor, ExperimentalFeatures, Features, MapMode, MemoryHints, PollType, Queue, Trace,
 };
 
 use super::adapters::{Adapter, choose, ready};
 use super::errors::Fault;
-use super::memory::{Buffer, Pool, create};
+use super::faults::{Faults, Room};
+use super::memory::{Buffer, Piece, Pool, Source};
 use super::pipelines::Pipelines;
-use super::recorder::Recorder;
-use crate::tensor::gpu::driver::{Driver, Launch, Limits};
-use crate::tensor::{DeviceError, Precision, TensorError};
+use super::recorder::{NoMemory, Recorder};
+use crate::gpu::driver::{Driver, Launch, Limits};
+use crate::{DeviceError, Precision, TensorError};
 
 /// What the kernels need: storage buffers and invocations of a workgroup, and bytes of its memory.
 const BUFFERS: u32 = 5;
 const INVOCATIONS: u32 = 256;
 const WORKGROUP_BYTES: u32 = 8208;
+/// Bytes of an upload that are copied in one go, and those on their way together.
+const STAGED: usize = 1 << 24;
+const MOST_STAGED: usize = 1 << 26;
 
 /// An open adapter.
 pub struct WgpuDriver {
     name: String,
-    device: Device,
+    source: Source,
     queue: Queue,
     limits: Limits,
     precision: Precision,
@@ -32,6 +36,9 @@ pub struct WgpuDriver {
     pool: Arc<Pool>,
     recorder: Mutex<Recorder>,
     fault: Fault,
+    /// Launches so far, and those after which a test loses the device.
+    launches: AtomicU64,
+    lost_after: Option<u64>,
 }
 
 impl WgpuDriver {
@@ -42,6 +49,7 @@ impl WgpuDriver {
         precision: Precision,
     ) -> Result<Self, DeviceError> {
         let (adapter, found) = choose(which)?;
+        let faults = Faults::told()?;
         let limits = adapter.limits();
         let refuse = |why: String| DeviceError::Absent {
             device: format!("{which}, {}", found.name),
@@ -102,12 +110,18 @@ impl WgpuDriver {
             alignment: limits.min_storage_buffer_offset_alignment as usize,
             groups: limits.max_compute_workgroups_per_dimension as usize,
         };
-        Ok(Self {
-            pool: Pool::new(device.clone()),
-            recorder: Mutex::new(Recorder::new(&device)),
-            pipelines: Pipelines::default(),
-            name,
+        let source = Source {
+            room: Room::of(&faults),
             device,
+        };
+        Ok(Self {
+            pool: Pool::new(source.clone()),
+            recorder: Mutex::new(Recorder::new(&source.device)),
+            launches: AtomicU64::new(0),
+            lost_after: faults.lost,
+            pipelines: Pipelines::new(faults),
+            name,
+            source,
             queue,
             limits,
             precision,
@@ -117,12 +131,35 @@ impl WgpuDriver {
 
     /// Loses the device, as a driver that is reset does: everything asked of it afterwards fails.
     pub fn lose(&self) {
-        self.device.destroy();
+        self.source.device.destroy();
         self.fault.lost(&self.name, "it was given up");
+    }
+
+    /// From now on there is memory for so many bytes more, and for what is given back: as on a device that is nearly full.
+    pub fn leave_room(&self, bytes: u64) {
+        self.source.room.leave(bytes);
     }
 
     fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands what was recorded to the device.
+    fn submit(&self) -> Result<(), TensorError> {
+        let submitted = self.recorder().submit(&self.source, &self.queue);
+        submitted.map_err(|NoMemory(bytes)| self.out_of_memory(bytes))
+    }
+
+    /// A copy of some bytes that the device reads.
+    fn staged(&self, bytes: &[u8]) -> Result<Piece, TensorError> {
+        if let Some(staged) = self.source.staged(bytes) {
+            return Ok(staged);
+        }
+        // What is kept, and what running launches hold, may be enough.
+        self.pool.clear();
+        self.wait()?;
+        let again = self.source.staged(bytes);
+        again.ok_or_else(|| self.out_of_memory(bytes.len()))
     }
 
     fn out_of_memory(&self, bytes: usize) -> TensorError {
@@ -163,14 +200,21 @@ impl Driver for WgpuDriver {
 
     fn upload(&self, bytes: &[u8]) -> Result<Buffer, TensorError> {
         let buffer = self.allocate(bytes.len())?;
-        // Launches that wait may still read what the buffer held before: writes overtake them.
-        self.recorder().submit(&self.device, &self.queue);
-        match bytes.len() % 4 {
-            0 => self.queue.write_buffer(buffer.raw(), 0, bytes),
-            rest => {
-                let mut padded = bytes.to_vec();
-                padded.resize(bytes.len() + 4 - rest, 0);
-                self.queue.write_buffer(buffer.raw(), 0, &padded);
+        for (i, part) in bytes.chunks(STAGED).enumerate() {
+            let staged = self.staged(part)?;
+            let words = part.len().next_multiple_of(4);
+            let mut recorder = self.recorder();
+            // In its turn: launches that wait may still read what the buffer held before.
+            recorder.copy(
+                &self.source.device,
+                (&staged.buffer, 0),
+                (&buffer.raw().buffer, (i * STAGED) as u64),
+                words as u64,
+            );
+            recorder.staged += words;
+            if recorder.staged >= MOST_STAGED {
+                drop(recorder);
+                self.wait()?;
             }
         }
         Ok(buffer)
@@ -179,16 +223,16 @@ impl Driver for WgpuDriver {
     fn download(&self, buffer: &Buffer, bytes: Range<usize>) -> Result<Vec<u8>, TensorError> {
         self.fault.check()?;
         let size = bytes.len() as u64;
-        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        let staging =
-            create(&self.device, size, usage).ok_or_else(|| self.out_of_memory(bytes.len()))?;
+        let readable = self.source.readable(size);
+        let readable = readable.ok_or_else(|| self.out_of_memory(bytes.len()))?;
+        let staging = &readable.buffer;
         self.recorder().copy(
-            &self.device,
-            (buffer.raw(), bytes.start as u64),
-            (&staging, 0),
+            &self.source.device,
+            (&buffer.raw().buffer, bytes.start as u64),
+            (staging, 0),
             size,
         );
-        self.recorder().submit(&self.device, &self.queue);
+        self.submit()?;
         let (sender, receiver) = mpsc::channel();
         staging.map_async(MapMode::Read, .., move |result| {
             // Nobody listens any more if the wait failed.
@@ -216,35 +260,41 @@ impl Driver for WgpuDriver {
     ) -> Result<(), TensorError> {
         self.fault.check()?;
         self.recorder().copy(
-            &self.device,
-            (from.raw(), from_at as u64),
-            (to.raw(), to_at as u64),
+            &self.source.device,
+            (&from.raw().buffer, from_at as u64),
+            (&to.raw().buffer, to_at as u64),
             bytes as u64,
         );
         Ok(())
     }
 
     fn launch(&self, launch: &Launch<'_, Buffer>) -> Result<(), TensorError> {
+        let before = self.launches.fetch_add(1, Ordering::Relaxed);
+        if self.lost_after.is_some_and(|most| before >= most) {
+            self.lose();
+        }
         self.fault.check()?;
         let writes = launch.bindings.iter().map(|b| b.writes);
-        let pipeline = self
-            .pipelines
-            .get(&self.device, launch.kernel, self.precision, writes)?;
-        self.recorder()
-            .launch((&self.device, &self.queue), &pipeline, launch);
-        Ok(())
+        let pipeline =
+            self.pipelines
+                .get(&self.source.device, launch.kernel, self.precision, writes)?;
+        let mut recorder = self.recorder();
+        let launched = recorder.launch((&self.source, &self.queue), &pipeline, launch);
+        launched.map_err(|NoMemory(bytes)| self.out_of_memory(bytes))
     }
 
     fn wait(&self) -> Result<(), TensorError> {
-        self.recorder().submit(&self.device, &self.queue);
-        let waited = self.device.poll(PollType::wait_indefinitely());
+        self.submit()?;
+        let waited = self.source.device.poll(PollType::wait_indefinitely());
+        self.recorder().staged = 0;
         self.fault.check()?;
         waited.map_err(|error| TensorError::Device(format!("{}: {error}", self.name)))?;
         Ok(())
     }
 
     fn release(&self) {
-        self.recorder().submit(&self.device, &self.queue);
+        // What has no memory waits for the next time.
+        let _ = self.submit();
         self.pool.clear();
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::tensor::TensorError;
+use crate::TensorError;
 
 /// The first thing that went wrong; nothing computed after it can be trusted.
 #[derive(Clone, Default)]

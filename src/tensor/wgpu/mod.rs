@@ -6,6 +6,7 @@
 mod adapters;
 mod driver;
 mod errors;
+mod faults;
 mod memory;
 mod pipelines;
 mod recorder;

@@ -11,8 +11,9 @@ use wgpu::{
 };
 
 use super::adapters::ready;
-use crate::tensor::gpu::kernels::Kernel;
-use crate::tensor::{Precision, TensorError};
+use super::faults::Faults;
+use crate::gpu::kernels::Kernel;
+use crate::{Precision, TensorError};
 
 /// A kernel that can be launched.
 pub struct Pipeline {
@@ -21,12 +22,19 @@ pub struct Pipeline {
 }
 
 /// Those that were asked for so far, by file and entry.
-#[derive(Default)]
 pub struct Pipelines {
+    faults: Faults,
     made: Mutex<HashMap<(&'static str, &'static str), Arc<Pipeline>>>,
 }
 
 impl Pipelines {
+    pub fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            made: Mutex::default(),
+        }
+    }
+
     /// `writes` says of each argument whether the kernel writes to it.
     pub fn get(
         &self,
@@ -40,7 +48,8 @@ impl Pipelines {
         if let Some(pipeline) = made.get(&key) {
             return Ok(Arc::clone(pipeline));
         }
-        let pipeline = Arc::new(compile(device, kernel, precision, writes)?);
+        let source = self.faults.source(kernel.name, kernel.wgsl(precision));
+        let pipeline = Arc::new(compile(device, kernel, source, writes)?);
         made.insert(key, Arc::clone(&pipeline));
         Ok(pipeline)
     }
@@ -49,7 +58,7 @@ impl Pipelines {
 fn compile(
     device: &Device,
     kernel: &Kernel,
-    precision: Precision,
+    source: String,
     writes: impl Iterator<Item = bool>,
 ) -> Result<Pipeline, TensorError> {
     let label = format!("{} {}", kernel.name, kernel.entry);
@@ -83,7 +92,7 @@ fn compile(
     });
     let module = device.create_shader_module(ShaderModuleDescriptor {
         label: Some(&label),
-        source: ShaderSource::Wgsl(kernel.wgsl(precision).into()),
+        source: ShaderSource::Wgsl(source.into()),
     });
     let compiled = device.create_compute_pipeline(&ComputePipelineDescriptor {
         label: Some(&label),

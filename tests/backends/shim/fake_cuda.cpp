@@ -8,6 +8,8 @@
 //     FAKE_CUDA_BYTES=N        so much memory (1 GiB)
 //     FAKE_CUDA_LOST_AFTER=N   after N launches every call fails, as after an illegal address
 //     FAKE_CUDA_BREAK=NAME     the file of this name does not compile
+//     FAKE_CUDA_REFUSE=KIND    the driver takes no images of this kind: ptx or cubin
+//     FAKE_CUDA_CAPABILITY=N   compute capability of the GPUs (80)
 
 #include <cstdint>
 #include <cstdio>
@@ -71,7 +73,12 @@ bool inside(Address at, size_t bytes) {
 
 struct Program {
     std::string source, name, log, file;
+    // Compiled for a real architecture: there is machine code.
+    bool real = false;
 };
+
+// What machine code begins with here; PTX has the name of the library alone.
+const std::string CUBIN = "cubin:";
 
 // The names after `void` of kernels.
 std::string entries(const std::string &source) {
@@ -124,8 +131,9 @@ int cuDeviceTotalMem_v2(size_t *bytes, int) {
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int) {
-    // Compute capability 8.0, by CUDA's numbers of its two parts.
-    *value = attribute == 75 ? 8 : 0;
+    // Compute capability, by CUDA's numbers of its two parts.
+    const int capability = int(told("FAKE_CUDA_CAPABILITY", 80));
+    *value = attribute == 75 ? capability / 10 : capability % 10;
     return attribute == 75 || attribute == 76 ? SUCCESS : INVALID_VALUE;
 }
 
@@ -201,7 +209,16 @@ int cuMemcpyDtoD_v2(Address to, Address from, size_t bytes) {
 
 int cuModuleLoadData(void **module, const void *image) {
     LOCKED;
-    *module = dlopen(static_cast<const char *>(image), RTLD_NOW | RTLD_LOCAL);
+    std::string file = static_cast<const char *>(image);
+    const bool cubin = file.rfind(CUBIN, 0) == 0;
+    const char *refused = getenv("FAKE_CUDA_REFUSE");
+    if (refused && std::string(refused) == (cubin ? "cubin" : "ptx")) {
+        return INVALID_IMAGE;
+    }
+    if (cubin) {
+        file = file.substr(CUBIN.size());
+    }
+    *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     return *module ? SUCCESS : INVALID_IMAGE;
 }
 
@@ -271,7 +288,7 @@ int nvrtcGetSupportedArchs(int *known) {
 
 int nvrtcCreateProgram(Program **program, const char *source, const char *name, int, const char *const *,
                        const char *const *) {
-    *program = new Program{source, name ? name : "kernel", "", ""};
+    *program = new Program{source, name ? name : "kernel", "", "", false};
     return SUCCESS;
 }
 
@@ -289,6 +306,9 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
     for (int i = 0; i < count; i++) {
         if (!strncmp(options[i], "-D", 2)) {
             defined += std::string(options[i]) + " ";
+        }
+        if (!strncmp(options[i], "--gpu-architecture=sm_", 22)) {
+            program->real = true;
         }
     }
     const auto hash = std::to_string(std::hash<std::string>()(defined + program->source));
@@ -329,6 +349,18 @@ int nvrtcGetPTXSize(Program *program, size_t *size) {
 
 int nvrtcGetPTX(Program *program, char *ptx) {
     strcpy(ptx, program->file.c_str());
+    return SUCCESS;
+}
+
+int nvrtcGetCUBINSize(Program *program, size_t *size) {
+    *size = program->real ? CUBIN.size() + program->file.size() + 1 : 0;
+    return SUCCESS;
+}
+
+int nvrtcGetCUBIN(Program *program, char *cubin) {
+    if (program->real) {
+        strcpy(cubin, (CUBIN + program->file).c_str());
+    }
     return SUCCESS;
 }
 

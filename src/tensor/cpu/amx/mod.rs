@@ -18,7 +18,7 @@ use super::simd::Lanes;
 use super::simd::{Avx, Avx512, FlushDenormals, Isa};
 use super::tile::Ahead;
 use super::units::{Unit, units};
-use crate::tensor::{Conv, Padding, Shape};
+use crate::{Conv, Padding, Shape};
 
 /// Pixels, and outputs, of a tile.
 const SIDE: usize = 16;

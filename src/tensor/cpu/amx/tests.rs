@@ -4,7 +4,7 @@ use super::super::direct;
 use super::super::simd::Plain;
 use super::written::{Written, wide};
 use super::*;
-use crate::tensor::Padding;
+use crate::Padding;
 
 fn noise(len: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
@@ -61,7 +61,7 @@ fn convolutions_on_tiles_agree_with_direct_ones() {
         ),
     ];
     for (spec, h, w) in cases {
-        let spec = spec.activation(crate::tensor::Activation::Relu);
+        let spec = spec.activation(crate::Activation::Relu);
         let shape = Shape::new(2, h, w, spec.inputs);
         let [oh, ow] = spec.output(h, w).unwrap();
         let out = Shape::new(2, oh, ow, spec.outputs);

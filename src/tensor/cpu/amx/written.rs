@@ -43,25 +43,28 @@ impl Tiles for Written {
     fn multiply(&mut self, to: usize, a: usize, b: usize) {
         let (a, b) = (self.tiles[a], self.tiles[b]);
         // The parts of a pair of inputs as f32: a row of 16 outputs for the even one and for the odd one.
+        // Loops over places: builds without optimisation across units leave iterators of the standard library as calls.
         let mut rows = [[0.0f32; SIDE]; DEPTH];
-        for (rows, pairs) in rows.chunks_exact_mut(2).zip(b.chunks_exact(DEPTH)) {
-            for (n, pair) in pairs.chunks_exact(2).enumerate() {
-                rows[0][n] = wide(pair[0]);
-                rows[1][n] = wide(pair[1]);
+        for k in 0..DEPTH / 2 {
+            for n in 0..SIDE {
+                rows[2 * k][n] = wide(b[k * DEPTH + 2 * n]);
+                rows[2 * k + 1][n] = wide(b[k * DEPTH + 2 * n + 1]);
             }
         }
         let sums: &mut [f32] = bytemuck::cast_slice_mut(&mut self.tiles[to]);
-        for (sums, a) in sums.chunks_exact_mut(SIDE).zip(a.chunks_exact(DEPTH)) {
+        for row in 0..SIDE {
             let (mut even, mut odd) = ([0.0f32; SIDE], [0.0f32; SIDE]);
-            for (a, rows) in a.chunks_exact(2).zip(rows.chunks_exact(2)) {
-                let (first, second) = (wide(a[0]), wide(a[1]));
+            for k in 0..DEPTH / 2 {
+                let first = wide(a[row * DEPTH + 2 * k]);
+                let second = wide(a[row * DEPTH + 2 * k + 1]);
                 for n in 0..SIDE {
-                    even[n] = first.mul_add(rows[0][n], even[n]);
-                    odd[n] = second.mul_add(rows[1][n], odd[n]);
+                    even[n] = first.mul_add(rows[2 * k][n], even[n]);
+                    odd[n] = second.mul_add(rows[2 * k + 1][n], odd[n]);
                 }
             }
-            for ((sum, even), odd) in sums.iter_mut().zip(even).zip(odd) {
-                *sum += even + odd;
+            let sums = &mut sums[row * SIDE..][..SIDE];
+            for n in 0..SIDE {
+                sums[n] += even[n] + odd[n];
             }
         }
     }

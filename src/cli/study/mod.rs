@@ -1,5 +1,7 @@
 //! `foil study`: a paper's whole protocol from one configuration.
 
+mod quantitative;
+
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -25,6 +27,8 @@ pub struct StudyArgs {
 enum What {
     /// Guided diffusion: classifiers × setups (cone projection, x0-prediction) × source and target classes
     Diffusion(DiffusionArgs),
+    /// Quantitative evaluations: GB, GL and GEN, scored by EN, TCV, IM1, IM2, FID, oracle and label variation
+    Quantitative(quantitative::QuantitativeArgs),
 }
 
 #[derive(Args)]
@@ -54,7 +58,10 @@ struct DiffusionArgs {
 }
 
 pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
-    let What::Diffusion(args) = &args.what;
+    let args = match &args.what {
+        What::Diffusion(args) => args,
+        What::Quantitative(args) => return quantitative::run(args),
+    };
     if let Some(name) = &args.print_config {
         let found = SHIPPED.iter().find(|(known, _)| known == name);
         let (_, text) = found.ok_or_else(|| {

@@ -1,0 +1,284 @@
+//! `foil generate --method gb|gl|gen` and `foil study quantitative`, with the networks inside the program.
+
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+
+fn foil(at: &Path, args: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("foil").unwrap();
+    command.current_dir(at).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Letters with dots.
+fn letters(n: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let args = "glyphs render --quiet --out data --seed 5 --size 28 --characters 10 --labels dot --spurious 0 \
+                --label-noise 0 --pixel-noise 0 --inverse 0 --scale 0.7 --scale-spread 0.05 --rotation-spread 0.1 \
+                --translation 0.3 --n";
+    let args: Vec<&str> = args.split_whitespace().chain([n]).collect();
+    assert!(foil(folder.path(), &args).status.success());
+    folder
+}
+
+fn generate(at: &Path, out: &str, more: &[&str]) -> Output {
+    let mut args = vec![
+        "generate",
+        "--quiet",
+        "--originals",
+        "data/images",
+        "--out",
+        out,
+    ];
+    args.extend_from_slice(more);
+    foil(at, &args)
+}
+
+/// Names and bytes of the images of a result.
+fn images(at: &Path, out: &str) -> Vec<(String, Vec<u8>)> {
+    let mut all: Vec<(String, Vec<u8>)> = std::fs::read_dir(at.join(out))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "png"))
+        .map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read(path).unwrap())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn batches_shards_and_interruptions_change_no_byte() {
+    let folder = letters("5");
+    let at = folder.path();
+    let short = [
+        "--method",
+        "gb",
+        "--target",
+        "other",
+        "--iterations",
+        "60",
+        "--weight-steps",
+        "4",
+    ];
+    let run = |out: &str, more: &[&str]| {
+        let output = generate(at, out, &[&short, more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    run("whole", &[]);
+    run("single", &["--batch", "1"]);
+    let whole = images(at, "whole");
+    assert!(!whole.is_empty());
+    assert_eq!(whole, images(at, "single"));
+    run("parts", &["--shard", "1/2"]);
+    run("parts", &["--shard", "2/2", "--resume"]);
+    assert_eq!(whole, images(at, "parts"));
+    // What is lost is made again, what is there stays.
+    std::fs::remove_file(at.join("whole").join(&whole[0].0)).unwrap();
+    run("whole", &["--resume"]);
+    assert_eq!(whole, images(at, "whole"));
+    // Other settings are not mixed in.
+    let output = generate(
+        at,
+        "whole",
+        &["--method", "gb", "--target", "other", "--resume"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("other settings"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn an_invertible_network_changes_the_dot() {
+    let folder = letters("8");
+    let at = folder.path();
+    let output = generate(at, "made", &["--method", "gen", "--target", "3"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let manifest = std::fs::read_to_string(at.join("made/manifest.csv")).unwrap();
+    assert!(manifest.lines().count() >= 6, "{manifest}");
+    for (name, _) in images(at, "made") {
+        let image = image::open(at.join("made").join(name)).unwrap().to_luma8();
+        let brightest = (0..10).max_by_key(|&row| image.get_pixel(0, row)[0]);
+        assert_eq!(brightest, Some(3));
+    }
+    // What the program ships scores what it makes.
+    let scored = foil(
+        at,
+        &[
+            "score",
+            "--quiet",
+            "--range=-0.5,0.5",
+            "--manifest",
+            "made/manifest.csv",
+            "--classifier",
+            "dot_cnn",
+            "--oracle",
+            "dot_oracle",
+            "--metrics",
+            "en,tcv,oracle",
+            "--out",
+            "scores",
+        ],
+    );
+    assert!(scored.status.success(), "{}", text(&scored.stderr));
+    // Shards make the same list.
+    for shard in ["2/2", "1/2"] {
+        let more = ["--method", "gen", "--target", "3", "--shard", shard];
+        assert!(generate(at, "parts", &more).status.success());
+    }
+    let joined = std::fs::read_to_string(at.join("parts/manifest.csv")).unwrap();
+    assert_eq!(joined, manifest);
+    // Those that are of the target already have a record and no image.
+    let records = std::fs::read_dir(at.join("made")).unwrap();
+    let records = records.filter(|e| {
+        e.as_ref()
+            .unwrap()
+            .path()
+            .extension()
+            .is_some_and(|e| e == "json")
+    });
+    assert_eq!(records.count(), 8);
+}
+
+#[test]
+fn prototypes_guide_with_the_auto_encoder_inside_the_program() {
+    let folder = letters("12");
+    let at = folder.path();
+    let short = [
+        "--method",
+        "gl",
+        "--target",
+        "other",
+        "--iterations",
+        "20",
+        "--batch",
+        "3",
+    ];
+    let output = generate(at, "made", &short);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = std::fs::read_to_string(at.join("made/000000.json")).unwrap();
+    assert!(record.contains("\"prototypes\""), "{record}");
+}
+
+#[test]
+fn options_that_do_nothing_are_refused() {
+    let folder = letters("2");
+    for (args, expected) in [
+        (
+            &["--method", "gb", "--target", "other", "--gamma", "1"][..],
+            "--gamma",
+        ),
+        (
+            &["--method", "gb", "--target", "other", "--cone", "20"][..],
+            "--cone",
+        ),
+        (
+            &["--method", "gen", "--target", "other"][..],
+            "needs a class",
+        ),
+        (
+            &["--method", "gen", "--target", "1", "--iterations", "5"][..],
+            "--iterations",
+        ),
+        (
+            &["--method", "gb", "--target", "1", "--samples", "2"][..],
+            "--samples",
+        ),
+        (&["--target", "1", "--alpha", "boundary"][..], "--alpha"),
+    ] {
+        let output = generate(folder.path(), "out", args);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    // A classifier is no invertible network, and the other way round.
+    for args in [["gen", "dot_cnn"], ["gb", "dot_inn"]] {
+        let args = [
+            "--method",
+            args[0],
+            "--classifier",
+            args[1],
+            "--target",
+            "1",
+        ];
+        let output = generate(folder.path(), "out", &args);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            text(&output.stderr).contains(args[3]),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn the_small_study_shows_that_the_realistic_method_wins_where_it_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let args = [
+        "study",
+        "quantitative",
+        "--data",
+        "glyphs",
+        "--small",
+        "--out",
+        "s",
+        "--quiet",
+    ];
+    let output = foil(at, &args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    for row in [
+        "TCV",
+        "EN",
+        "IM1",
+        "100 IM2",
+        "Oracle",
+        "LVS (dot)",
+        "LVS (character)",
+    ] {
+        assert!(printed.contains(row), "{row} is missing:\n{printed}");
+    }
+    for file in ["tables.txt", "counterfactuals.png", "lvs.svg"] {
+        assert!(
+            at.join("s").join(file).metadata().unwrap().len() > 0,
+            "{file}"
+        );
+    }
+    let scores = std::fs::read(at.join("s/scores.json")).unwrap();
+    let scores: serde_json::Value = serde_json::from_slice(&scores).unwrap();
+    let value = |method: usize, score: &str| {
+        let scores = &scores["methods"][method]["scores"][score];
+        scores["value"]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{method} {score}"))
+    };
+    let (gb, gen_) = (0, 2);
+    assert!(value(gen_, "oracle_score/oracle") > value(gb, "oracle_score/oracle"));
+    assert!(value(gen_, "label_variation/dot") > value(gb, "label_variation/dot"));
+    // Nothing of an earlier study is replaced by mistake.
+    let output = foil(at, &args);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("--force"),
+        "{}",
+        text(&output.stderr)
+    );
+}
