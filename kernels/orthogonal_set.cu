@@ -10,8 +10,9 @@
 //         members at once. n^2 comparisons and n * members tests of cosines.
 //
 // Everything is in two f32. Cosines are compared by squares: cos^2 < tau^2 as g[i, j]^2 < tau^2 g[i, i] g[j, j]. The
-// selection has to be that of the CPU, which computes in f64: where a decision is so close that rounding could turn it
-// (1e-9 of what is compared, a thousand times the error of either), the sample is marked and the host decides.
+// selection has to be that of the CPU, which computes in f64: where a decision is so close that rounding could turn it,
+// the sample is marked and the host decides. Sums of lengths are off by 1e-9 of them at most; a product g[i, j] by
+// s = (d + 16) 2^-44 of the norms |i| |j| at most, however small it is itself, and its square by |i| |j| s (2 |g| + |i| |j| s).
 // Arguments: params, e [samples, n, d], z [samples, d], l1 [samples, n], g [samples, n, n], chosen [samples, 3 + 2n]:
 // doubt, number of members, number of zeros, members (65536 more if complementary), zeros. Pairs of f32 lie side by side.
 
@@ -35,8 +36,11 @@ struct Params {
 
 // What is so close that the host decides, of what is compared.
 #define CLOSE 1e-9f
-// Squared norms below are in reach of numbers that devices round to zero.
+// 2^-44.
+#define SLACK 5.7e-14f
+// Squared norms below are in reach of numbers that devices round to zero, and so are squares below with their rests.
 #define TINY 1e-12f
+#define TINY_SQUARE 4e-24f
 #define HUGE 1e18f
 // The square of the smallest norm a cosine divides by.
 #define FLOOR 1e-16f
@@ -107,8 +111,12 @@ __device__ inline bool less(float2 a, float2 b) {
     return a.x < b.x || (a.x == b.x && a.y < b.y);
 }
 
+__device__ inline bool is_near(float2 a, float2 b, float off) {
+    return fabsf((a.x - b.x) + (a.y - b.y)) <= CLOSE * fmaxf(fabsf(a.x), fabsf(b.x)) + off;
+}
+
 __device__ inline bool is_close(float2 a, float2 b) {
-    return fabsf((a.x - b.x) + (a.y - b.y)) <= CLOSE * fmaxf(fabsf(a.x), fabsf(b.x));
+    return is_near(a, b, 0.0f);
 }
 
 __device__ inline float2 product(const Params &p, const float2 *g, u32 sample, u32 i, u32 j) {
@@ -130,7 +138,12 @@ __device__ inline u32 relation(const Params &p, const float2 *g, u32 *doubt, u32
     const float2 norms = multiply_two(squared_norm(p, g, sample, i), squared_norm(p, g, sample, j));
     const float2 orthogonal = multiply_two(norms, p.orthogonal);
     const float2 complementary = multiply_two(norms, p.complementary);
-    if (is_close(square, orthogonal) || (cosine.x < 0.0f && is_close(square, complementary))) {
+    // How far the product may be off, and its square.
+    const float slack = (float(p.d) + 16.0f) * SLACK * sqrtf(norms.x);
+    const float off = slack * (2.0f * fabsf(cosine.x) + slack);
+    const bool unsure = is_near(square, complementary, off) || fmaxf(square.x, complementary.x) < TINY_SQUARE;
+    const bool near_complementary = cosine.x < slack && unsure;
+    if (orthogonal.x < TINY_SQUARE || is_near(square, orthogonal, off) || near_complementary) {
         atomicOr(doubt, 1u);
     }
     const bool is_orthogonal = less(square, orthogonal);

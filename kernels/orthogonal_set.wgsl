@@ -10,8 +10,9 @@
 //         members at once. n^2 comparisons and n * members tests of cosines.
 //
 // Everything is in two f32. Cosines are compared by squares: cos^2 < tau^2 as g[i, j]^2 < tau^2 g[i, i] g[j, j]. The
-// selection has to be that of the CPU, which computes in f64: where a decision is so close that rounding could turn it
-// (1e-9 of what is compared, a thousand times the error of either), the sample is marked and the host decides.
+// selection has to be that of the CPU, which computes in f64: where a decision is so close that rounding could turn it,
+// the sample is marked and the host decides. Sums of lengths are off by 1e-9 of them at most; a product g[i, j] by
+// s = (d + 16) 2^-44 of the norms |i| |j| at most, however small it is itself, and its square by |i| |j| s (2 |g| + |i| |j| s).
 // Arguments: params, e [samples, n, d], z [samples, d], l1 [samples, n], g [samples, n, n], chosen [samples, 3 + 2n]:
 // doubt, number of members, number of zeros, members (65536 more if complementary), zeros. Pairs of f32 lie side by side.
 
@@ -39,8 +40,11 @@ struct Params {
 
 // What is so close that the host decides, of what is compared.
 const CLOSE: f32 = 1e-9;
-// Squared norms below are in reach of numbers that devices round to zero.
+// 2^-44.
+const SLACK: f32 = 5.7e-14;
+// Squared norms below are in reach of numbers that devices round to zero, and so are squares below with their rests.
 const TINY: f32 = 1e-12;
+const TINY_SQUARE: f32 = 4e-24;
 const HUGE: f32 = 1e18;
 // The square of the smallest norm a cosine divides by.
 const FLOOR: f32 = 1e-16;
@@ -127,8 +131,12 @@ fn less(a: vec2<f32>, b: vec2<f32>) -> bool {
     return a.x < b.x || (a.x == b.x && a.y < b.y);
 }
 
+fn is_near(a: vec2<f32>, b: vec2<f32>, off: f32) -> bool {
+    return abs((a.x - b.x) + (a.y - b.y)) <= CLOSE * max(abs(a.x), abs(b.x)) + off;
+}
+
 fn is_close(a: vec2<f32>, b: vec2<f32>) -> bool {
-    return abs((a.x - b.x) + (a.y - b.y)) <= CLOSE * max(abs(a.x), abs(b.x));
+    return is_near(a, b, 0.0);
 }
 
 fn product(sample: u32, i: u32, j: u32) -> vec2<f32> {
@@ -150,7 +158,12 @@ fn relation(sample: u32, i: u32, j: u32) -> u32 {
     let norms = multiply_two(squared_norm(sample, i), squared_norm(sample, j), p.zero);
     let orthogonal = multiply_two(norms, p.orthogonal, p.zero);
     let complementary = multiply_two(norms, p.complementary, p.zero);
-    if (is_close(square, orthogonal) || (cosine.x < 0.0 && is_close(square, complementary))) {
+    // How far the product may be off, and its square.
+    let slack = (f32(p.d) + 16.0) * SLACK * sqrt(norms.x);
+    let off = slack * (2.0 * abs(cosine.x) + slack);
+    let unsure = is_near(square, complementary, off) || max(square.x, complementary.x) < TINY_SQUARE;
+    let near_complementary = cosine.x < slack && unsure;
+    if (orthogonal.x < TINY_SQUARE || is_near(square, orthogonal, off) || near_complementary) {
         atomicStore(&doubt, 1u);
     }
     let is_orthogonal = less(square, orthogonal);

@@ -73,9 +73,10 @@ extern "C" __global__ __launch_bounds__(256) void tf1(Params p, const Value *x, 
     const float4 v = corners(p, x, ys, xs, at);
     const float tx = __uint_as_float(xs[4u * at.column + 3u]);
     const float ty = __uint_as_float(ys[4u * at.row + 3u]);
-    const float top = v.x + (v.y - v.x) * tx;
-    const float bottom = v.z + (v.w - v.z) * tx;
-    write(p, y, at, top + (bottom - top) * ty);
+    // Rounded one by one: the compiler would fuse them.
+    const float top = __fadd_rn(v.x, __fmul_rn(__fsub_rn(v.y, v.x), tx));
+    const float bottom = __fadd_rn(v.z, __fmul_rn(__fsub_rn(v.w, v.z), tx));
+    write(p, y, at, __fadd_rn(top, __fmul_rn(__fsub_rn(bottom, top), ty)));
 }
 
 extern "C" __global__ __launch_bounds__(256) void half_pixel(Params p, const Value *x, const u32 *ys, const u32 *xs, Value *y) {

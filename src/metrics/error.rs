@@ -67,6 +67,9 @@ pub enum MetricError {
         expected: String,
         found: String,
     },
+    /// Features whose products leave the range of a device's numbers; the host has to compute them.
+    #[error("the features are too large or too small for the device; use --device cpu")]
+    BeyondDevice,
     /// A device could not do its part.
     #[error("{what}: {source}")]
     Device { what: String, source: TensorError },
@@ -82,6 +85,11 @@ impl MetricError {
             return false;
         };
         matches!(source, TensorError::OutOfMemory { .. })
+    }
+
+    /// Whether the host can compute what the device cannot: too little memory there, or numbers it does not have.
+    pub fn is_for_the_host(&self) -> bool {
+        self.is_shortage() || matches!(self, MetricError::BeyondDevice)
     }
 
     /// A shape error from anything printable.

@@ -66,10 +66,15 @@ impl Moments {
         })
     }
 
-    /// From sums Σᵢ xᵢ `[d]` and products Σᵢ xᵢxᵢᵀ [d, d], of which those on and below the diagonal are read, of
-    /// `count` rows: Σᵢ (xᵢ − m)(xᵢ − m)ᵀ = Σᵢ xᵢxᵢᵀ − n·mmᵀ. The subtraction costs digits where means are large; sums
-    /// must have them to spare.
-    pub(crate) fn from_sums(count: usize, sums: &[f64], products: Vec<f64>) -> Self {
+    /// From sums s = Σᵢ (xᵢ − c) `[d]` and products Σᵢ (xᵢ − c)(xᵢ − c)ᵀ [d, d], of which those on and below the diagonal
+    /// are read, of `count` rows around a centre c `[d]` (none without rows): Σᵢ (xᵢ − m)(xᵢ − m)ᵀ is the products less
+    /// ssᵀ/n. The subtraction costs few digits where c is as near to the mean as the rows are.
+    pub(crate) fn from_sums(
+        count: usize,
+        centre: &[f32],
+        sums: &[f64],
+        products: Vec<f64>,
+    ) -> Self {
         let d = sums.len();
         let n = count.max(1) as f64;
         let mut scatter = products;
@@ -79,9 +84,13 @@ impl Moments {
             }
         }
         mirror_lower(&mut scatter, d);
+        let mut mean: Vec<f64> = sums.iter().map(|s| s / n).collect();
+        for (m, c) in mean.iter_mut().zip(centre) {
+            *m += f64::from(*c);
+        }
         Self {
             count,
-            mean: sums.iter().map(|s| s / n).collect(),
+            mean,
             scatter,
         }
     }

@@ -1,9 +1,10 @@
 //! Moments, committees and orthogonal sets by the kernels of a GPU.
 //!
 //! Classes, agreement and votes are whole numbers, the same on every device; probabilities are the host's, in f64.
-//! Moments are sums and products in two f32 (48 bits), from which mean and covariance are taken in f64: FID agrees with
-//! the host's to 1e-5 relative and better. Orthogonal sets are those of the host, exactly: a sample in which a decision is
-//! closer than rounding allows is decided by the host.
+//! Moments are sums and products of differences from the first row in two f32 (48 bits), from which mean and covariance are
+//! taken in f64: FID agrees with the host's to 1e-5 relative and better; features so large or so small that their products
+//! leave the range of f32 are the host's. Orthogonal sets are those of the host, exactly: a sample in which a decision is
+//! closer than rounding allows is decided by the host. So is what a device has no memory for.
 
 use rayon::prelude::*;
 
@@ -36,7 +37,12 @@ struct OnDevice<'a> {
     gpu: &'a Gpu,
     dims: usize,
     sums: FeatureSums,
+    /// The largest difference from the first row of each feature.
+    largest: Vec<f32>,
 }
+
+/// Differences whose products, and what is left of them after 48 bits, are numbers that every device has.
+const DIFFERENCES: std::ops::Range<f32> = 1e-10..1e15;
 
 impl RunningMoments for OnDevice<'_> {
     fn push(&mut self, what: &str, rows: Matrix<'_>) -> Result<()> {
@@ -50,12 +56,25 @@ impl RunningMoments for OnDevice<'_> {
         rows.check_finite_from(what, self.sums.rows())?;
         self.gpu
             .add_features(&mut self.sums, rows.data())
-            .map_err(failed("moments"))
+            .map_err(failed("moments"))?;
+        let centre = self.sums.centre();
+        for row in rows.data().chunks_exact(self.dims.max(1)) {
+            let differences = row.iter().zip(centre).map(|(x, c)| (x - c).abs());
+            for (largest, difference) in self.largest.iter_mut().zip(differences) {
+                *largest = largest.max(difference);
+            }
+        }
+        Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<Moments> {
+        let within = |v: &f32| *v == 0.0 || DIFFERENCES.contains(v);
+        if !self.largest.iter().all(within) {
+            return Err(MetricError::BeyondDevice);
+        }
         let (sums, products) = self.gpu.read_sums(&self.sums).map_err(failed("moments"))?;
-        Ok(Moments::from_sums(self.sums.rows(), &sums, products))
+        let (rows, centre) = (self.sums.rows(), self.sums.centre());
+        Ok(Moments::from_sums(rows, centre, &sums, products))
     }
 }
 
@@ -65,6 +84,7 @@ impl MetricBackend for Gpu {
             gpu: self,
             dims,
             sums: self.feature_sums(dims).map_err(failed("moments"))?,
+            largest: vec![0.0; dims],
         }))
     }
 
@@ -77,7 +97,10 @@ impl MetricBackend for Gpu {
         let logits: Vec<Logits<'_>> = named.iter().map(|(_, m)| logits(*m)).collect();
         let pairs = wanted.labels.iter().zip(&wanted.targets);
         let pairs: Vec<[u32; 2]> = pairs.map(|(&l, &t)| [l, t].map(|v| v as u32)).collect();
-        let (said, totals) = self.judge(&logits, &pairs).map_err(failed("committee"))?;
+        let (said, totals) = match self.judge(&logits, &pairs).map_err(failed("committee")) {
+            Err(e) if e.is_for_the_host() => return validity(judgement),
+            found => found?,
+        };
         if said.iter().any(|s| s.not_finite) {
             // The host says where.
             return validity(judgement);
@@ -118,9 +141,15 @@ impl MetricBackend for Gpu {
     /// factor are the centred rows, for which nothing is summed.
     fn frechet(&self, real: Matrix<'_>, fake: Matrix<'_>) -> Result<FrechetDistance> {
         frechet_with(real, fake, |what, rows| {
-            let mut running = MetricBackend::moments(self, rows.cols())?;
-            running.push(what, rows)?;
-            running.finish()
+            let by_device = || {
+                let mut running = MetricBackend::moments(self, rows.cols())?;
+                running.push(what, rows)?;
+                running.finish()
+            };
+            match by_device() {
+                Err(e) if e.is_for_the_host() => Moments::of(what, rows),
+                found => found,
+            }
         })
     }
 
@@ -149,7 +178,11 @@ impl MetricBackend for Gpu {
         };
         let chosen = self
             .choose(originals.data(), candidates.data(), &rules)
-            .map_err(failed("orthogonal sets"))?;
+            .map_err(failed("orthogonal sets"));
+        let chosen = match chosen {
+            Err(e) if e.is_for_the_host() => return orthogonal_sets(originals, candidates, params),
+            found => found?,
+        };
         chosen
             .into_par_iter()
             .enumerate()

@@ -14,8 +14,9 @@ use crate::metrics::kernel_sums::PolynomialKernel;
 use crate::metrics::kid::{RandomSubsets, kid_bootstrap, kid_random};
 use crate::metrics::moments::Moments;
 use crate::metrics::prdc::{Rim, prdc};
-use crate::metrics::{Matrix, MetricBackend, MetricError};
+use crate::metrics::{Matrix, MetricBackend, MetricError, RunningMoments};
 use crate::stats::interval::{Bootstrap, Interval, mean_interval, wilson};
+use crate::tensor::cpu::Cpu;
 
 /// Features of both sets that are still held in memory; above it they are streamed from disk.
 const IN_MEMORY: usize = 64 << 20;
@@ -112,13 +113,26 @@ fn sets<'a>(
     ))
 }
 
+/// Moments of rows of the journal, by the device unless the host has to.
 fn streamed<B: MetricBackend>(
     backend: &B,
     features: &mut Rows,
     rows: &[usize],
 ) -> Result<Result<Moments, MetricError>, JournalError> {
     let width = features.width();
-    let mut running = match backend.moments(width) {
+    match pushed(backend.moments(width), features, rows)? {
+        Err(e) if e.is_for_the_host() => pushed(Cpu.moments(width), features, rows),
+        found => Ok(found),
+    }
+}
+
+fn pushed(
+    running: Result<Box<dyn RunningMoments + '_>, MetricError>,
+    features: &mut Rows,
+    rows: &[usize],
+) -> Result<Result<Moments, MetricError>, JournalError> {
+    let width = features.width();
+    let mut running = match running {
         Ok(running) => running,
         Err(e) => return Ok(Err(e)),
     };

@@ -21,7 +21,9 @@ pub enum TensorError {
         kernel: [usize; 2],
     },
     /// A device has no memory left for a buffer; a smaller batch may fit.
-    #[error("{device} has no memory for {bytes} bytes more; use a smaller --batch or --device cpu")]
+    #[error(
+        "{device} has no memory for {bytes} bytes more; take fewer at once (--batch, where a command has it) or use --device cpu"
+    )]
     OutOfMemory { device: String, bytes: usize },
     /// What a device's own library says.
     #[error("{0}")]

@@ -30,6 +30,21 @@ pub fn narrow_adapter() -> Option<&'static Gpu> {
     opened.as_ref()
 }
 
+/// On a machine that is to prove the kernels (`FOIL_NEEDS_DEVICES`), tests that say `skipped:` would prove nothing.
+#[test]
+fn gpu_devices_are_there_where_they_are_needed() {
+    if std::env::var_os("FOIL_NEEDS_DEVICES").is_none() {
+        return;
+    }
+    assert!(any_adapter().is_some(), "wgpu finds no adapter");
+    assert!(crate::half::adapter().is_some(), "no adapter has f16");
+    let shim = crate::shim::device(0);
+    assert!(
+        shim.is_some(),
+        "CUDA kernels cannot be compiled for the CPU"
+    );
+}
+
 /// Images of 200 kB on a device whose kernels see 128 kB: rows of one image make a launch.
 const LARGE: [usize; 4] = [3, 12, 60, 70];
 /// Images of 6 kB: several of them make a launch.

@@ -34,14 +34,14 @@ fn features(name: &str, rows: usize, columns: usize, offset: f32) -> Vec<f32> {
     data
 }
 
-/// Two f32 keep 48 bits. With means of a thousand deviations, squares of means take 20 of them, and each of a hundred
-/// sums rounds: 1e-7 of the variance.
+/// Two f32 keep 48 bits of differences from the first row, however far the means are; each of hundreds of sums rounds.
 pub fn moments_are_those_of_the_host<B: MetricBackend>(b: &B) {
     for (rows, columns, offset, tolerance) in [
         (2, 1, 0.0, 1e-12),
         (50, 17, 0.0, 1e-12),
         (333, 40, 0.0, 1e-12),
-        (100, 20, 500.0, 1e-7),
+        (100, 20, 500.0, 1e-12),
+        (100, 20, 1e6, 1e-12),
     ] {
         let data = features("moments", rows, columns, offset);
         let expected = Moments::of("test", matrix(&data, columns)).expect("rows");
@@ -92,6 +92,27 @@ pub fn fid_agrees_with_f64<B: MetricBackend>(b: &B) {
         assert!(
             error <= 1e-5,
             "noise {size}: {expected} on the host, {got} here"
+        );
+    }
+}
+
+/// Features far from zero, and so large or small that their products are no numbers of a device.
+pub fn fid_of_unusual_features_agrees_with_f64<B: MetricBackend>(b: &B) {
+    let columns = 5;
+    for (scale, offset) in [(1.0, 1e6), (1e-20, 0.0), (1e18, 0.0), (1e25, 0.0)] {
+        let [real, fake] = ["real", "fake"].map(|name| {
+            let mut data = random_values(name, 40 * columns);
+            data.iter_mut().for_each(|v| *v = *v * scale + offset);
+            data
+        });
+        let (real, fake) = (matrix(&real, columns), matrix(&fake, columns));
+        let expected = frechet_from_features(real, fake);
+        let expected = expected.expect("a distance").value;
+        let got = b.frechet(real, fake).expect("a distance").value;
+        let error = (got - expected).abs() / expected;
+        assert!(
+            error <= 1e-5,
+            "{scale} around {offset}: {expected}, {got} here"
         );
     }
 }
@@ -294,6 +315,40 @@ pub fn orthogonal_sets_are_those_of_the_host<B: MetricBackend>(b: &B) {
     );
 }
 
+/// Two candidates whose long products cancel but for one of 1e-12 of their norms, give or take a thousandth: what is left
+/// is far below the rounding of f32 and decides at thresholds as small.
+pub fn orthogonal_sets_at_extreme_thresholds_are_those_of_the_host<B: MetricBackend>(b: &B) {
+    let (count, half) = (60, 100);
+    let d = 2 * half + 1;
+    let z = vec![0.0; count * d];
+    let values = random_values("cancelling", count * 2 * half);
+    let mut e = Vec::new();
+    for (i, own) in values.chunks_exact(2 * half).enumerate() {
+        let (x, y) = own.split_at(half);
+        let norm: f32 = own.iter().map(|v| v * v).sum();
+        let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
+        let nearly = 1.0 + (i as f32 - count as f32 / 2.0) * 1e-3 / count as f32;
+        e.extend(x.iter().chain(y));
+        e.push(sign * 1e-6 * norm);
+        e.extend(y.iter().copied().chain(x.iter().map(|v| -v)));
+        e.push(1e-6 * nearly);
+    }
+    for tau in [1e-12, 1.0 - 1e-12] {
+        for complement in [Complement::Any, Complement::Each] {
+            let params = OrthogonalSetParams {
+                tau,
+                complement,
+                ..Default::default()
+            };
+            let expected = orthogonal_sets(matrix(&z, d), matrix(&e, d), &params).expect("sets");
+            let sizes = [1, 2].map(|n| expected.iter().filter(|s| s.size() == n).count());
+            assert!(sizes.iter().all(|n| *n > 0) || tau > 0.5, "{sizes:?}");
+            let got = b.orthogonal_sets(matrix(&z, d), matrix(&e, d), &params);
+            assert_eq!(got.expect("sets"), expected, "{params:?}");
+        }
+    }
+}
+
 /// The device decides for itself where nothing is close.
 fn decides(gpu: &Gpu) {
     let (samples, n, d) = (20, 40, 17);
@@ -428,9 +483,11 @@ macro_rules! metrics {
                 any_split_of_the_rows_gives_the_same_moments,
                 fid_agrees_with_f64,
                 fid_of_features_agrees_with_f64,
+                fid_of_unusual_features_agrees_with_f64,
                 committees_are_those_of_the_host,
                 committees_name_what_is_wrong,
                 orthogonal_sets_are_those_of_the_host,
+                orthogonal_sets_at_extreme_thresholds_are_those_of_the_host,
             }
         }
     };

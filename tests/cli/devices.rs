@@ -55,8 +55,28 @@ fn a_plan_says_what_a_network_costs() {
     assert!((0.6e9..0.8e9).contains(&flops), "{flops}");
     let least = found["devices"][0]["seconds_at_least"].as_f64().unwrap();
     assert!(least >= flops / 19.5e12, "{least}");
-    assert!(plan("lpips_alex").status.success());
     fails(&plan("no_such_network"), 2, &["no_such_network"]);
+    // A pair, by the name of the metric and by that of its backbone.
+    let json = |network: &str| -> serde_json::Value {
+        let output = plan(network);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{network}: {said}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let pair = json("lpips_alex");
+    assert_eq!(pair["unit"], "pair");
+    assert_eq!(pair["flops"], json("lpips_alex_f32")["flops"]);
+    // Grey ones, and those that give images.
+    for network in [
+        "dot_cnn",
+        "dot_autoencoder",
+        "glyph_autoencoder",
+        "glyph_ddpm",
+    ] {
+        let flops = json(network)["flops"].as_f64().unwrap();
+        assert!(flops > 1e5, "{network}: {flops}");
+    }
+    fails(&plan("dot_inn"), 1, &["dot_inn", "there is no plan of it"]);
 }
 
 /// The store of this test is empty and the hub is offline.

@@ -24,7 +24,7 @@ pub struct DevicesArgs {
     device: Device,
 
     /// Flops and bytes of every kernel for one image of a network (a name of `foil weights list`; lpips_* for a pair of
-    /// images), and the time that GPUs need at least. Published networks need no weights for it.
+    /// images), and the time that GPUs need at least. Networks of LPIPS and FID and torchvision's need no weights for it.
     #[arg(long, value_name = "NETWORK", conflicts_with = "probe")]
     plan: Option<String>,
 

@@ -5,16 +5,16 @@ use serde_json::json;
 
 use crate::metrics::inception_features::InceptionFeatures;
 use crate::metrics::lpips::{Lpips, LpipsNet};
-use crate::nets::{self, Architecture, FidTap};
+use crate::nets::{self, Architecture, Autoencoder, FidTap, NetError, Unet, UnetConfig};
 use crate::tensor::plan::{Cost, Costs, PEAKS, Plan};
-use crate::tensor::{Backend, Resize, StateDict};
+use crate::tensor::{Backend, Kept, Resize, Shape, StateDict};
 use crate::weights::{Card, Registry, ResizeTo, Role, lpips_from_dict};
 
 /// Side of the images that LPIPS and FID are planned for.
 const SIDE: usize = 256;
 
 pub fn run(network: &str, batch: usize, json: bool) -> anyhow::Result<()> {
-    let (costs, side) = costs(network, batch)?;
+    let Planned { costs, side, unit } = planned(network, batch)?;
     let mut total = Cost::default();
     for cost in costs.values() {
         total.launches += cost.launches;
@@ -48,6 +48,7 @@ pub fn run(network: &str, batch: usize, json: bool) -> anyhow::Result<()> {
         let found = json!({
             "network": network,
             "batch": batch,
+            "unit": unit,
             "side": side,
             "kernels": kernels,
             "flops": total.flops,
@@ -57,8 +58,13 @@ pub fn run(network: &str, batch: usize, json: bool) -> anyhow::Result<()> {
         return crate::cli::print(&format!("{}\n", serde_json::to_string_pretty(&found)?));
     }
     let mut text = format!(
-        "{network}, {batch} of {side}x{side} at once; per image:\n{:<22} {:>8} {:>10} {:>10} {:>14}\n",
-        "kernel", "launches", "MFLOP", "MB", "A100 at least"
+        "{network}, {batch} {unit}{} of {side}x{side} at once; per {unit}:\n{:<22} {:>8} {:>10} {:>10} {:>14}\n",
+        if batch == 1 { "" } else { "s" },
+        "kernel",
+        "launches",
+        "MFLOP",
+        "MB",
+        "A100 at least"
     );
     let line = |name: &str, cost: &Cost, seconds: f64| {
         format!(
@@ -75,7 +81,7 @@ pub fn run(network: &str, batch: usize, json: bool) -> anyhow::Result<()> {
     text += &line("all", &total, seconds[0]);
     for (peak, s) in PEAKS.iter().zip(seconds) {
         text += &format!(
-            "{}: {:.0} images/s at most ({:.1} TFLOP/s, {:.0} GB/s)\n",
+            "{}: {:.0} {unit}s/s at most ({:.1} TFLOP/s, {:.0} GB/s)\n",
             peak.name,
             images / s,
             peak.flops / 1e12,
@@ -95,16 +101,21 @@ fn tensors(registry: &Registry, card: &Card) -> anyhow::Result<StateDict> {
     }
 }
 
-/// Costs of a batch, and the side of its images.
-fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
+/// Costs of a batch, the side of its images, and what a batch counts.
+struct Planned {
+    costs: Costs,
+    side: usize,
+    unit: &'static str,
+}
+
+fn planned(network: &str, batch: usize) -> anyhow::Result<Planned> {
     let plan = Plan::default();
     let registry = Registry::open()?;
     let pixels = |side: usize| {
         let image = vec![0u8; side * side * 3];
         plan.upload_pixels(&vec![&image[..]; batch], side, side)
     };
-    let net = network.strip_prefix("lpips_");
-    if let Some(net) = net.and_then(|n| n.parse::<LpipsNet>().ok()) {
+    if let Some(net) = lpips(&registry, network) {
         let backbone = nets::layout(match net {
             LpipsNet::Alex => Architecture::AlexNet,
             LpipsNet::Vgg => Architecture::Vgg16,
@@ -118,9 +129,18 @@ fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
         });
         let [a, b] = sides;
         lpips.distances(&plan, &a?, &b?)?;
-        return Ok((plan.costs(), SIDE));
+        return Ok(Planned {
+            costs: plan.costs(),
+            side: SIDE,
+            unit: "pair",
+        });
     }
     let card = registry.card(network)?;
+    if card.role == Role::Invertible {
+        anyhow::bail!(
+            "{network} needs gradients and runs on the CPU or, with the feature cuda, on candle's kernels; there is no plan of it"
+        );
+    }
     let dict = tensors(&registry, &card)?;
     if card.role == Role::FidFeatures {
         let tap = match FidTap::ALL
@@ -133,7 +153,11 @@ fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
         };
         let net = InceptionFeatures::new(&plan, &dict, tap, Resize::Tf1)?;
         net.extract(&plan, &pixels(SIDE)?)?;
-        return Ok((plan.costs(), SIDE));
+        return Ok(Planned {
+            costs: plan.costs(),
+            side: SIDE,
+            unit: "image",
+        });
     }
     let side = match (&card.preprocessing.crop, &card.preprocessing.resize) {
         (Some([side, _]), _) => *side,
@@ -142,9 +166,50 @@ fn costs(network: &str, batch: usize) -> anyhow::Result<(Costs, usize)> {
         },
         (None, None) => 224,
     };
-    let net = nets::build(card.architecture, &plan, &dict, &card.unet)
-        .with_context(|| network.to_owned())?;
-    let x = plan.affine(&pixels(side)?, &[0, 1, 2], &[1.0; 3], &[0.0; 3])?;
-    net.predict(&plan, &x)?;
-    Ok((plan.costs(), side))
+    let order = card.preprocessing.channel_order();
+    let x = plan.affine(
+        &pixels(side)?,
+        order,
+        &vec![1.0; order.len()],
+        &vec![0.0; order.len()],
+    )?;
+    run_on(&plan, &card, &dict, &x).with_context(|| network.to_owned())?;
+    Ok(Planned {
+        costs: plan.costs(),
+        side,
+        unit: "image",
+    })
+}
+
+/// What a network does once, by its role.
+fn run_on(plan: &Plan, card: &Card, dict: &StateDict, x: &Shape) -> Result<(), NetError> {
+    match card.role {
+        Role::Denoiser => {
+            // Inference keeps f32.
+            let config = UnetConfig {
+                torso: Kept::F32,
+                ..card.denoiser.clone()
+            };
+            let steps = vec![0.0; x.n];
+            Unet::new(plan, dict, config)?.predict(plan, x, &steps, None)?;
+        }
+        Role::Autoencoder => {
+            Autoencoder::new(plan, dict)?.reconstruct(plan, x)?;
+        }
+        _ => {
+            let net = nets::build(card.architecture, plan, dict, &card.unet)?;
+            net.predict(plan, x)?;
+        }
+    }
+    Ok(())
+}
+
+/// The LPIPS network that a name of `lpips_*` or of a backbone with its heads stands for.
+fn lpips(registry: &Registry, network: &str) -> Option<LpipsNet> {
+    let named = network.strip_prefix("lpips_").and_then(|n| n.parse().ok());
+    named.or_else(|| {
+        let card = registry.card(network).ok()?;
+        let heads = (card.role == Role::LpipsBackbone).then_some(card.heads)?;
+        heads?.parse().ok()
+    })
 }

@@ -120,7 +120,7 @@ impl CudaDriver {
     /// What the driver says; after a failed launch it says the same to every call.
     fn failed(&self, error: DriverError) -> TensorError {
         TensorError::Device(format!(
-            "{} failed: {}; run again, with --resume to keep what is done, or use --device cpu",
+            "{} failed: {}; run again (with --resume, where a command has it, to keep what is done) or use --device cpu",
             self.name,
             said(error)
         ))

@@ -223,8 +223,16 @@ impl Driver for WgpuDriver {
     fn download(&self, buffer: &Buffer, bytes: Range<usize>) -> Result<Vec<u8>, TensorError> {
         self.fault.check()?;
         let size = bytes.len() as u64;
-        let readable = self.source.readable(size);
-        let readable = readable.ok_or_else(|| self.out_of_memory(bytes.len()))?;
+        let readable = match self.source.readable(size) {
+            Some(readable) => readable,
+            None => {
+                // What is kept, and what running launches hold, may be enough.
+                self.pool.clear();
+                self.wait()?;
+                let again = self.source.readable(size);
+                again.ok_or_else(|| self.out_of_memory(bytes.len()))?
+            }
+        };
         let staging = &readable.buffer;
         self.recorder().copy(
             &self.source.device,

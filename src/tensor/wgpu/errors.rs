@@ -17,7 +17,7 @@ impl Fault {
     /// The device is gone.
     pub fn lost(&self, name: &str, why: &str) {
         self.set(format!(
-            "{name} was lost ({why}); run again, with --resume to keep what is done, or use --device cpu"
+            "{name} was lost ({why}); run again (with --resume, where a command has it, to keep what is done) or use --device cpu"
         ));
     }
 
