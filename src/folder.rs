@@ -3,11 +3,15 @@
 //! A run says in the folder which files it makes before it makes them. Files that no earlier run of the same command made
 //! are somebody else's: they are never replaced or removed, not even with `--force`.
 
+mod lock;
+
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::de::DeserializeOwned;
+
+pub use lock::{Lock, is_filled};
 
 /// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +37,14 @@ pub enum FolderError {
     Link {
         /// The link.
         path: PathBuf,
+    },
+    /// A folder that another process is at work in.
+    #[error("{}: another `{maker}` is at work in this folder: wait until it ends, or name another one with --out", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+        /// The command.
+        maker: &'static str,
     },
     /// A file or folder that cannot be written.
     #[error("{}: cannot write: {source}: check the path, its permissions and the space left", path.display())]

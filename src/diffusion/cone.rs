@@ -51,6 +51,8 @@ pub struct Projected {
     pub direction: Vec<f32>,
     /// Between the two gradients, in degrees; NaN if one of them is zero.
     pub angle: f64,
+    /// The robust gradient has no direction, zero or not finite, so that the axis was taken alone.
+    pub alone: bool,
 }
 
 /// Length below which a gradient counts as none, as in the public code.
@@ -88,9 +90,11 @@ impl Cone {
         if !normalise(&mut unit) {
             return None;
         }
+        let far = length(robust);
+        let alone = far < LEAST || !far.is_finite();
         let along = dot(robust, &unit);
         // Rounding may leave a cosine of equal directions just above 1.
-        let cosine = (along / length(robust)).clamp(-1.0, 1.0);
+        let cosine = (along / far).clamp(-1.0, 1.0);
         let angle = cosine.acos().to_degrees();
         if angle.is_nan() || angle <= self.degrees {
             let mut direction = unit;
@@ -100,7 +104,11 @@ impl Cone {
                     direction = inside;
                 }
             }
-            return Some(Projected { direction, angle });
+            return Some(Projected {
+                direction,
+                angle,
+                alone,
+            });
         }
         let mut across: Vec<f32> = robust
             .iter()
@@ -118,7 +126,28 @@ impl Cone {
         let direction = direction
             .map(|(u, a)| (of_axis * f64::from(*u) + of_across * f64::from(*a)) as f32)
             .collect();
-        Some(Projected { direction, angle })
+        Some(Projected {
+            direction,
+            angle,
+            alone,
+        })
+    }
+
+    /// The same with the length of the axis, for guidance whose gradients keep their lengths: a robust gradient that is the axis
+    /// itself stays as it is, to the bit.
+    pub fn project_at_length(&self, robust: &[f32], axis: &[f32]) -> Option<Projected> {
+        let mut found = self.project(robust, axis)?;
+        let inside = found.angle.is_nan() || found.angle <= self.degrees;
+        let from = match (inside, self.rule) {
+            (true, ConeRule::Projection) if !found.alone => robust,
+            (true, _) => axis,
+            (false, _) => &found.direction,
+        };
+        let factor = length(axis) / length(from);
+        found.direction = { from.iter() }
+            .map(|v| (f64::from(*v) * factor) as f32)
+            .collect();
+        Some(found)
     }
 }
 
@@ -149,6 +178,25 @@ mod tests {
     }
 
     #[test]
+    fn a_direction_can_keep_the_length_of_the_axis() {
+        for rule in [ConeRule::Projection, ConeRule::Published] {
+            let cone = Cone {
+                degrees: 30.0,
+                rule,
+            };
+            let axis = [0.3f32, -1.7, 0.02];
+            let own = cone.project_at_length(&axis, &axis).unwrap();
+            assert_eq!(own.direction, axis);
+            let shorter = axis.map(|v| v * 1e-3);
+            for robust in [[0.2f32, 1.0, 9.0], shorter, [0.0; 3], [0.5, -1.7, 0.1]] {
+                let found = cone.project_at_length(&robust, &axis).unwrap();
+                let ratio = length(&found.direction) / length(&axis);
+                assert!((ratio - 1.0).abs() < 1e-6, "{rule:?} {robust:?}: {ratio}");
+            }
+        }
+    }
+
+    #[test]
     fn gradients_without_direction() {
         let cone = Cone {
             degrees: 30.0,
@@ -158,6 +206,14 @@ mod tests {
         assert_eq!(cone.project(&[1.0, 0.0], &[f32::NAN, 1.0]), None);
         let found = cone.project(&[0.0, 0.0], &[0.0, 2.0]).unwrap();
         assert_eq!(found.direction, [0.0, 1.0]);
+        assert!(found.alone);
+        for lost in [[f32::NAN, 1.0], [f32::INFINITY, 1.0], [1e-30, 1e-30]] {
+            for rule in [ConeRule::Projection, ConeRule::Published] {
+                let found = Cone { rule, ..cone }.project(&lost, &[0.0, 2.0]).unwrap();
+                assert!(found.alone && found.direction[0].abs() < 1e-6, "{lost:?}");
+            }
+        }
+        assert!(!cone.project(&[1.0, 0.0], &[0.0, 2.0]).unwrap().alone);
         let opposite = cone.project(&[0.0, -1.0], &[0.0, 2.0]).unwrap();
         assert!(opposite.direction[0] == 0.0 && opposite.direction[1] > 0.8);
         let mut zero = [0.0f32; 3];

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::chain::{Noise, batch};
 use super::cone::length;
 use super::error::{DiffusionError, Result};
-use super::guide::{Denoiser, Guide};
+use super::guide::{Denoiser, Guide, called};
 use super::process::{drawn, moments, noised};
 use super::schedule::Schedule;
 use super::tape::{candle_error, download, gradient, rows, upload, variable};
@@ -134,11 +134,10 @@ impl Loss {
     /// Whether the classifier says the target.
     fn reached(self, logits: &[f32], target: usize) -> bool {
         match self {
-            Loss::LogSoftmax => {
-                let best = logits.iter().enumerate();
-                best.max_by(|a, b| a.1.total_cmp(b.1)).map(|b| b.0) == Some(target)
+            Loss::LogSoftmax => called(logits) == Some(target),
+            Loss::Logit(c) | Loss::LogSigmoid(c) => {
+                !logits[c].is_nan() && usize::from(logits[c] > 0.0) == target
             }
-            Loss::Logit(c) | Loss::LogSigmoid(c) => usize::from(logits[c] > 0.0) == target,
         }
     }
 }
@@ -457,6 +456,18 @@ mod tests {
         );
         near(Loss::Logit(0).log_probability(&[800.0], 0), -800.0);
         near(Loss::Logit(0).log_probability(&[800.0], 1), 0.0);
+    }
+
+    /// As records say it: the first of equal logits, and nothing where there are no numbers.
+    #[test]
+    fn a_target_is_reached_as_records_say_it() {
+        let reached = |logits: &[f32], target| Loss::LogSoftmax.reached(logits, target);
+        assert!(reached(&[2.0, 2.0], 0) && !reached(&[2.0, 2.0], 1));
+        for target in [0, 1] {
+            assert!(!reached(&[0.0, f32::NAN], target) && !reached(&[f32::NAN; 2], target));
+            assert!(!Loss::Logit(0).reached(&[f32::NAN], target));
+        }
+        assert!(Loss::Logit(0).reached(&[-1.0], 0) && Loss::Logit(0).reached(&[1.0], 1));
     }
 
     #[test]

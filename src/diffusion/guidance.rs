@@ -49,7 +49,7 @@ pub enum Strength {
     Mean,
     /// Unit directions times the length of the predicted noise (DVCE).
     Noise,
-    /// The gradient as it is (Dhariwal & Nichol 2021).
+    /// The gradient as it is (Dhariwal & Nichol 2021); in a cone, a direction with the length of the explained classifier's.
     Plain,
 }
 
@@ -124,8 +124,10 @@ pub struct Guided {
     pub angles: Vec<Option<f64>>,
     /// Log-probability of the target at what the classifier looked at.
     pub log_probability: Vec<f64>,
-    /// Images that went without guidance, because a gradient was zero or not a number.
+    /// Images that went without guidance, because the explained classifier's gradient was zero or not a number.
     pub without: Vec<bool>,
+    /// Images for which the robust classifier's gradient was, so that the explained one's was taken alone.
+    pub without_robust: Vec<bool>,
 }
 
 /// Networks and settings of a guided diffusion.
@@ -226,12 +228,17 @@ impl Guider<'_> {
         let mut guidance = Array::zeros(at.images.shape.clone());
         let mut mean = found.mean.clone();
         let (mut angles, mut without) = (vec![None; n], vec![false; n]);
+        let mut without_robust = vec![false; n];
         for i in 0..n {
             let to = &mut guidance.data[i * len..(i + 1) * len];
             let own = row(&gradients[0], i);
             let direction = match (g.cone, gradients.get(1)) {
                 (Some(cone), Some(robust)) => {
-                    let found = cone.project(&row(robust, i), &own);
+                    let found = match g.strength {
+                        Strength::Plain => cone.project_at_length(&row(robust, i), &own),
+                        _ => cone.project(&row(robust, i), &own),
+                    };
+                    without_robust[i] = found.as_ref().is_some_and(|p| p.alone);
                     angles[i] = found.as_ref().map(|p| p.angle).filter(|a| !a.is_nan());
                     found.map(|p| p.direction)
                 }
@@ -242,7 +249,10 @@ impl Guider<'_> {
                 continue;
             };
             let sound = match g.strength {
-                Strength::Plain => length(&direction).is_finite(),
+                Strength::Plain => {
+                    let far = length(&direction);
+                    far.is_finite() && far > 0.0
+                }
                 _ => normalise(&mut direction),
             };
             if !sound {
@@ -284,6 +294,7 @@ impl Guider<'_> {
             angles,
             log_probability,
             without,
+            without_robust,
         })
     }
 

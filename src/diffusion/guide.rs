@@ -4,6 +4,7 @@
 use candle_core::Device;
 
 use super::error::Result;
+use crate::metrics::validity::argmax;
 use crate::nets::{Classifier, Unet, UnetEncoder};
 use crate::tensor::Resize;
 use crate::tensor::candle::{Candle, Differentiable, Tensor};
@@ -13,6 +14,14 @@ pub trait Guide: Send + Sync {
     /// Logits `[n, classes]` of images at diffusion steps of the full schedule, one per image. Classifiers that know
     /// no noise ignore the steps.
     fn logits(&self, images: &Tensor, steps: &[f32]) -> Result<Tensor>;
+}
+
+/// The class that a classifier calls an image by its logits: the first of the largest. `None` if they are no numbers, since
+/// then it says nothing.
+pub fn called(logits: &[f32]) -> Option<usize> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sound = largest.is_finite() && !logits.iter().any(|v| v.is_nan());
+    sound.then(|| argmax(logits))
 }
 
 /// What becomes of images from −1 to 1 before a network sees them.
@@ -92,5 +101,26 @@ impl<B: Differentiable> Denoiser for Unconditional<B> {
 
     fn device(&self) -> Device {
         self.backend.device()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::called;
+
+    #[test]
+    fn a_class_is_the_first_of_the_largest_and_none_without_numbers() {
+        assert_eq!(called(&[1.0, 3.0, 3.0]), Some(1));
+        assert_eq!(called(&[f32::NEG_INFINITY, -2.0]), Some(1));
+        for none in [
+            &[f32::NAN, f32::NAN][..],
+            &[1.0, f32::NAN],
+            &[f32::NAN, 1.0],
+            &[f32::INFINITY, 0.0],
+            &[f32::NEG_INFINITY; 2],
+            &[],
+        ] {
+            assert_eq!(called(none), None, "{none:?}");
+        }
     }
 }

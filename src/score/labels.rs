@@ -62,7 +62,7 @@ impl Labels {
         }
         if self.is_empty() {
             return Err(format!(
-                "class {text:?} is a name, but no class names are known; give its number, or --labels FILE"
+                "class {text:?} is a name, but no class names are known; give its number"
             ));
         }
         let plain = |s: &str| s.to_lowercase().replace(['_', '-'], " ");
@@ -72,14 +72,35 @@ impl Labels {
         match found[..] {
             [class] => Ok(class),
             [] => Err(format!(
-                "no class is called {text:?}{}; give its number, or another --labels FILE",
-                self.suggestion(&plain(text))
+                "no class is called {text:?}{}; give one of {}, or its number",
+                self.suggestion(&plain(text)),
+                self.listed()
             )),
             _ => Err(format!(
                 "{} classes are called {text:?} ({found:?}); give the number",
                 found.len()
             )),
         }
+    }
+
+    /// The same for a command with an option for the names.
+    pub fn resolve_with_option(&self, text: &str, classes: Option<usize>) -> Result<usize, String> {
+        let advised = |why: String| match text.trim().parse::<usize>() {
+            Ok(_) => why,
+            Err(_) => format!("{why}, or other names with --labels FILE"),
+        };
+        self.resolve(text, classes).map_err(advised)
+    }
+
+    /// The first classes, and how many there are if more.
+    fn listed(&self) -> String {
+        const MOST: usize = 10;
+        let mut shown: Vec<&str> = self.names.iter().map(String::as_str).take(MOST).collect();
+        let more = format!("… ({} classes)", self.names.len());
+        if self.names.len() > MOST {
+            shown.push(&more);
+        }
+        shown.join(", ")
     }
 
     fn suggestion(&self, text: &str) -> String {
@@ -135,11 +156,21 @@ mod tests {
                 .contains("2, 3")
         );
         assert!(labels().resolve("4", None).unwrap_err().contains("0 to 3"));
-        assert!(
-            Labels::default()
-                .resolve("cat", None)
-                .unwrap_err()
-                .contains("--labels")
-        );
+        // Which option names classes is for its command to say.
+        for (labels, said) in [
+            (Labels::default(), "number"),
+            (labels(), "tabby, Egyptian cat"),
+        ] {
+            let error = labels.resolve("dog", None).unwrap_err();
+            assert!(
+                error.contains(said) && !error.contains("--labels"),
+                "{error}"
+            );
+        }
+        let advised = labels().resolve_with_option("dog", None).unwrap_err();
+        assert!(advised.contains("--labels FILE"), "{advised}");
+        let many = Labels::new((0..1000).map(|k| format!("c{k}")).collect());
+        let error = many.resolve("dog", None).unwrap_err();
+        assert!(error.contains("c9, … (1000 classes)"), "{error}");
     }
 }

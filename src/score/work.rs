@@ -99,7 +99,7 @@ impl Work {
                 None => Ok(None),
                 Some(_) => own
                     .or(given)
-                    .map(|l| labels.resolve(l, classes))
+                    .map(|l| labels.resolve_with_option(l, classes))
                     .transpose()
                     .map_err(|reason| match own {
                         Some(_) => PlanError::Label {

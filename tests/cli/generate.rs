@@ -284,29 +284,140 @@ fn spoilt(at: &Path, factor: f64) -> String {
     at.join("spoilt.toml").to_str().unwrap().to_owned()
 }
 
+/// The same with notes: the record of the first image, the notes, and what is said at the end.
+fn noted(at: &Path, out: &str, more: &[&str]) -> (serde_json::Value, Vec<String>, String) {
+    let output = foil(at)
+        .args(["generate", "--steps", "4", "--originals"])
+        .arg(at.join("letters/images"))
+        .arg("--out")
+        .arg(at.join(out))
+        .args(more)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{out}: {said}");
+    let notes = said.lines().filter(|l| l.starts_with("note: "));
+    let record = std::fs::read(at.join(out).join("000000.json")).unwrap();
+    (
+        serde_json::from_slice(&record).unwrap(),
+        notes.map(str::to_owned).collect(),
+        String::from_utf8(output.stdout).unwrap(),
+    )
+}
+
 #[test]
 fn gradients_that_are_zero_or_no_numbers_leave_steps_unguided_with_a_note() {
     let folder = letters();
     let at = folder.path();
-    for (out, factor) in [("zero", 0.0), ("infinite", 1e45)] {
+    for (factor, name) in [(0.0, "zero"), (1e45, "infinite")] {
         let card = spoilt(at, factor);
-        let output = foil(at)
-            .args(["generate", "--steps", "4", "--target", "odd", "--originals"])
-            .arg(at.join("letters/images"))
-            .arg("--out")
-            .arg(at.join(out))
-            .args(["--classifier", &card])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{out}: {said}");
-        let notes = said.lines().filter(|l| l.starts_with("note: "));
-        assert_eq!(notes.count(), 3, "{out}: {said}");
-        let record = std::fs::read_to_string(at.join(out).join("000000.json")).unwrap();
-        assert!(record.contains("\"unguided\": 2"), "{record}");
-        let again = ["--target", "odd", "--classifier", &card, "--resume"];
-        assert!(generate(at, out, &again).status.success(), "{out}");
+        for method in ["guided", "openai"] {
+            let out = format!("{name}-{method}");
+            let more = ["--target", "odd", "--classifier", &card, "--method", method];
+            let (record, notes, said) = noted(at, &out, &more);
+            assert_eq!(notes.len(), 3, "{out}: {notes:?}");
+            assert_eq!(record["met"]["unguided"], 2, "{record}");
+            assert!(said.contains("3 of them had steps without guidance"));
+            let again = [&more[..], &["--resume"]].concat();
+            assert!(generate(at, &out, &again).status.success(), "{out}");
+        }
+        // The explained classifier guides alone.
+        let out = format!("{name}-robust");
+        let (record, notes, said) = noted(at, &out, &["--target", "odd", "--robust", &card]);
+        assert_eq!(notes.len(), 3, "{out}: {notes:?}");
+        assert!(notes[0].contains("2 steps without the robust classifier"));
+        let met = &record["met"];
+        assert_eq!([&met["unguided"], &met["without_robust"]], [0, 2], "{met}");
+        assert!(said.contains("3 of them had steps without the robust classifier"));
     }
+    let sound = ["--target", "odd", "--robust", "glyph_robust"];
+    let (record, notes, _) = noted(at, "sound", &sound);
+    assert_eq!(
+        (&record["met"]["without_robust"], notes.len()),
+        (&0.into(), 0)
+    );
+}
+
+/// The first class is no answer of a network that gives none.
+#[test]
+fn a_classifier_that_gives_no_numbers_reaches_nothing() {
+    let folder = letters();
+    let at = folder.path();
+    // Weights that are no numbers are refused; sums of these are none.
+    let card = spoilt(at, 1e45);
+    for method in ["guided", "dime"] {
+        let more = [
+            "--target",
+            "even",
+            "--classifier",
+            &card,
+            "--method",
+            method,
+        ];
+        let scale = [
+            "--skip",
+            "2",
+            "--scale",
+            "1,2",
+            "--perceptual",
+            "off",
+            "--reject",
+        ];
+        let more = match method {
+            "dime" => [&more[..], &scale].concat(),
+            _ => [&more[..], &["--reject"]].concat(),
+        };
+        let (record, notes, said) = noted(at, method, &more);
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(notes[0].contains("no numbers for the result"), "{notes:?}");
+        assert!(said.contains("0 counterfactuals") && said.contains("3 of 3 were rejected"));
+        assert_eq!(
+            [&record["reached"], &record["flipped"], &record["rejected"]],
+            [false, false, true]
+        );
+        assert!(record["before"].is_null() && record["after"].is_null());
+        if method == "dime" {
+            // No scale was taken for one that reaches.
+            assert_eq!(record["met"]["scale"], 2.0);
+        }
+        let again = [&more[..], &["--resume"]].concat();
+        assert!(generate(at, method, &again).status.success());
+    }
+    // Kept without --reject, with no class of the original.
+    let kept = ["--target", "even", "--classifier", &card];
+    assert!(generate(at, "kept", &kept).status.success());
+    let list = std::fs::read_to_string(at.join("kept/manifest.csv")).unwrap();
+    assert!(
+        list.lines().skip(1).all(|l| l.ends_with(".png,,even")),
+        "{list}"
+    );
+}
+
+/// The classic guidance keeps the length of its gradient: the cone around a gradient leaves that gradient as it is.
+#[test]
+fn a_cone_with_the_explained_classifier_itself_changes_nothing() {
+    let folder = letters();
+    let at = folder.path();
+    let classic = [&ODD[..], &["--method", "openai", "--scale", "40"]].concat();
+    assert!(generate(at, "alone", &classic).status.success());
+    for rule in ["projection", "published"] {
+        let own = ["--robust", "glyph_resnet18", "--cone-rule", rule];
+        assert!(
+            generate(at, rule, &[&classic[..], &own].concat())
+                .status
+                .success()
+        );
+        for name in ["000000.png", "000001.png", "000002.png"] {
+            let image = |out: &str| std::fs::read(at.join(out).join(name)).unwrap();
+            assert!(image(rule) == image("alone"), "{rule}: {name} differs");
+        }
+    }
+    assert!(
+        generate(at, "unguided", &[&classic[..4], &["--scale", "0"]].concat())
+            .status
+            .success()
+    );
+    assert_ne!(made(at, "unguided"), made(at, "alone"));
 }
 
 #[test]
@@ -381,7 +492,7 @@ fn bad_input_is_explained() {
     let folder = letters();
     let at = folder.path();
     for (more, code, words) in [
-        (&["--target", "seven"][..], 2, &["seven"][..]),
+        (&["--target", "seven"][..], 2, &["seven", "even, odd"][..]),
         (&["--target", "2"], 2, &["out of range"]),
         (&[], 2, &["--target"]),
         (&["--target", "odd", "--cone", "30"], 2, &["--robust"]),
@@ -429,8 +540,49 @@ fn bad_input_is_explained() {
             1,
             &["not a classifier"],
         ),
+        (
+            &["--target", "odd", "--classifier", "dot_cnn"],
+            1,
+            &["dot_cnn", "grey images"],
+        ),
+        (
+            &["--target", "odd", "--robust", "dot_cnn"],
+            1,
+            &["dot_cnn", "grey images"],
+        ),
+        (
+            &["--target", "odd", "--classifier", "logits.csv"],
+            2,
+            &["--classifier logits.csv", "no gradients", "cannot guide"],
+        ),
+        (
+            &["--target", "odd", "--classifier", "logits.npy"],
+            2,
+            &["--classifier logits.npy", "no gradients"],
+        ),
+        (
+            &["--target", "odd", "--robust", "net.onnx"],
+            2,
+            &["--robust net.onnx", "ONNX", "no gradients"],
+        ),
+        (
+            &[
+                "--target",
+                "1",
+                "--method",
+                "gb",
+                "--classifier",
+                "net.onnx",
+            ],
+            2,
+            &["--classifier net.onnx", "no gradients"],
+        ),
     ] {
-        fails(&generate(at, "out", more), code, words);
+        let output = generate(at, "out", more);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains("--labels"), "{said}");
+        fails(&output, code, words);
+        assert!(!at.join("out").exists(), "{more:?}");
     }
     let table = at.join("targets.csv");
     std::fs::write(&table, "file,target\n000009.png,odd\n").unwrap();
@@ -467,7 +619,81 @@ fn an_original_of_another_size_is_met_before_any_work() {
     image::RgbImage::new(40, 32).save(&last).unwrap();
     let output = generate(at, "out", &[&ODD[..], &["--batch", "1"]].concat());
     fails(&output, 1, &["zz.png", "40x32", "32x32"]);
-    assert_eq!(made(at, "out"), []);
+    assert!(!at.join("out").exists());
+}
+
+#[test]
+fn nothing_is_left_of_a_run_that_could_not_begin() {
+    let folder = letters();
+    let at = folder.path();
+    let last = at.join("letters/images/zz.png");
+    let whole = std::fs::read(at.join("letters/images/000000.png")).unwrap();
+    std::fs::write(&last, &whole[..whole.len() / 2]).unwrap();
+    fails(&generate(at, "out", &ODD), 1, &["zz.png"]);
+    assert!(!at.join("out").exists());
+    std::fs::write(&last, whole).unwrap();
+    let little = [&ODD[..], &["--memory", "1MB"]].concat();
+    fails(&generate(at, "out", &little), 1, &["memory"]);
+    assert!(!at.join("out").exists());
+    assert!(generate(at, "out", &ODD).status.success());
+}
+
+#[test]
+fn a_refused_resumption_leaves_the_list_as_it_is() {
+    let folder = letters();
+    let at = folder.path();
+    assert!(generate(at, "out", &ODD).status.success());
+    let path = at.join("out/manifest.csv");
+    let list = std::fs::read(&path).unwrap();
+    let again = |more: &[&str]| generate(at, "out", &[&ODD[..], &["--resume"], more].concat());
+    fails(&again(&["--seed", "9"]), 1, &["other settings"]);
+    assert_eq!(std::fs::read(&path).unwrap(), list);
+    // Nor does an original that has come and cannot be read.
+    let images = at.join("letters/images");
+    std::fs::write(images.join("zz.png"), "nothing").unwrap();
+    fails(&again(&[]), 1, &["zz.png"]);
+    assert_eq!(std::fs::read(&path).unwrap(), list);
+}
+
+/// A lock that the test holds stands for another process.
+#[test]
+fn a_folder_has_one_run_at_a_time_and_a_killed_one_blocks_nobody() {
+    let folder = letters();
+    let at = folder.path();
+    std::fs::create_dir(at.join("out")).unwrap();
+    let lock = at.join("out/.foil-lock");
+    let other = std::fs::File::create(&lock).unwrap();
+    other.try_lock().unwrap();
+    for more in [&[][..], &["--resume"], &["--shard", "1/3"]] {
+        let refused = generate(at, "out", &[&ODD[..], more].concat());
+        fails(&refused, 1, &["another `foil generate`", "--out"]);
+    }
+    other.unlock().unwrap();
+    // A shard of the same run is no other run.
+    other.try_lock_shared().unwrap();
+    let shard = |i: &str| generate(at, "out", &[&ODD[..], &["--shard", i]].concat());
+    assert!(shard("1/3").status.success());
+    drop(other);
+    assert!(shard("2/3").status.success() && shard("3/3").status.success());
+    assert!(!lock.exists() && at.join("out/manifest.csv").exists());
+
+    let mut child = foil(at)
+        .args(["generate", "--quiet", "--steps", "60", "--originals"])
+        .arg(at.join("letters/images"))
+        .args(["--target", "odd", "--out"])
+        .arg(at.join("killed"))
+        .spawn()
+        .unwrap();
+    let begun = std::time::Instant::now();
+    while !at.join("killed/.foil-lock").exists() && begun.elapsed().as_secs() < 600 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(at.join("killed/.foil-lock").exists());
+    let resumed = generate(at, "killed", &[&ODD[..], &["--resume"]].concat());
+    assert!(resumed.status.success(), "{resumed:?}");
+    assert_eq!(made(at, "killed"), made(at, "out"));
 }
 
 #[test]

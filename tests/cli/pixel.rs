@@ -83,7 +83,8 @@ fn batches_shards_and_interruptions_change_no_byte() {
     std::fs::remove_file(at.join("whole").join(&whole[0].0)).unwrap();
     run("whole", &["--resume"]);
     assert_eq!(whole, images(at, "whole"));
-    // Other settings are not mixed in.
+    // Other settings are not mixed in, and the list of what is there stays.
+    let list = std::fs::read(at.join("whole/manifest.csv")).unwrap();
     let output = generate(
         at,
         "whole",
@@ -95,6 +96,15 @@ fn batches_shards_and_interruptions_change_no_byte() {
         "{}",
         text(&output.stderr)
     );
+    assert_eq!(std::fs::read(at.join("whole/manifest.csv")).unwrap(), list);
+    // Nothing is left of a run that could not begin.
+    image::GrayImage::new(30, 28)
+        .save(at.join("data/images/zz.png"))
+        .unwrap();
+    let output = generate(at, "early", &short);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("zz.png"));
+    assert!(!at.join("early").exists());
 }
 
 #[test]

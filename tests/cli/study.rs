@@ -106,6 +106,7 @@ fn parts_and_an_interruption_give_the_bytes_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let tables = said(&study(at, "whole", &[]));
+    assert!(!tables.contains("± -0."), "a spread is none: {tables}");
     for number in 2..=7 {
         assert!(tables.contains(&format!("Table {number}: ")), "{tables}");
     }
@@ -250,6 +251,57 @@ fn originals_of_a_folder_are_compared_with_their_own_counterfactuals() {
     fails(&twice, 1, &["img.png", "called the same"]);
 }
 
+/// Every card of a study is part of what its rows are made from, not only the weights.
+#[test]
+fn rows_of_changed_cards_are_not_mixed_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("weights/glyphs");
+    let (before, rest) = TINY
+        .split_once("[[classifier]]\nname = \"random\"")
+        .unwrap();
+    let (_, rest) = rest.split_once("[[oracle]]").unwrap();
+    let mut text = format!("{before}[[oracle]]{rest}");
+    let networks = [
+        "glyph_ddpm",
+        "glyph_robust",
+        "glyph_resnet18",
+        "glyph_oracle_cnn",
+    ];
+    for name in networks {
+        for file in ["toml", "safetensors"].map(|e| format!("{name}.{e}")) {
+            std::fs::copy(weights.join(&file), at.join(&file)).unwrap();
+        }
+        text = text.replace(&format!("\"{name}\""), &format!("\"{name}.toml\""));
+    }
+    let setup = "[[setup]]\ncone_projection = true\nxzero_prediction = false\n[originals]";
+    text = text.replace("[originals]", setup);
+    std::fs::write(at.join("cards.toml"), text).unwrap();
+    let run = |more: &[&str]| {
+        foil(at)
+            .args(["study", "diffusion", "--quiet", "--config"])
+            .arg(at.join("cards.toml"))
+            .arg("--out")
+            .arg(at.join("out"))
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    said(&run(&[]));
+    let whole = files(&at.join("out"));
+    for name in networks {
+        let path = at.join(format!("{name}.toml"));
+        let card = std::fs::read_to_string(&path).unwrap();
+        let other = card.replace("mean = [0.5, 0.5, 0.5]", "mean = [0.4, 0.5, 0.5]");
+        assert_ne!(card, other);
+        std::fs::write(&path, other).unwrap();
+        fails(&run(&["--resume"]), 1, &["rows", "networks or cards"]);
+        std::fs::write(&path, card).unwrap();
+    }
+    said(&run(&["--resume"]));
+    same(&files(&at.join("out")), &whole);
+}
+
 #[test]
 fn an_untrained_network_is_never_moved() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,7 +337,18 @@ fn bad_configurations_are_explained() {
         ("glyph_resnet18", "glyph_resnet19", 2, &["glyph_resnet18"]),
         ("skip = 2", "skip = 2\ndistance = \"l0\"", 2, &["distance"]),
         ("skip = 2", "skip = 4", 2, &["none is left"]),
-        ("label = \"odd\"", "label = \"add\"", 2, &["add"]),
+        (
+            "label = \"odd\"",
+            "label = \"add\"",
+            2,
+            &["add", "even, odd"],
+        ),
+        (
+            "\"glyph_resnet18\"",
+            "\"net.onnx\"",
+            2,
+            &["net.onnx", "no gradients"],
+        ),
         ("\"glyph_ddpm\"", "\"glyph_cnn\"", 2, &["not a denoiser"]),
         (
             "name = \"judge\"",

@@ -12,7 +12,8 @@ pub struct GuidanceArgs {
     /// small images without diffusion
     #[arg(long, value_enum, default_value_t = MethodArg::Guided)]
     pub method: MethodArg,
-    /// A robust classifier, whose gradient is brought into a cone around that of the explained one
+    /// A robust classifier, whose gradient is brought into a cone around that of the explained one; with openai, whose gradients
+    /// keep their lengths, it gets that of the explained one
     #[arg(long, value_name = "CARD")]
     pub robust: Option<String>,
     /// What the classifier looks at: the predicted clean image with gradients through the UNet, the same without, or the

@@ -38,6 +38,32 @@ pub fn write(
     originals: &BTreeMap<String, PathBuf>,
     labels: &Labels,
 ) -> anyhow::Result<()> {
+    Ok(write_whole(path, &listed(out, made, originals, labels)?)?)
+}
+
+/// The same where something failed: a list that is there stays, unless the new one holds more; one of nothing is not written.
+pub fn write_longer(
+    path: &Path,
+    out: &Path,
+    made: &[Made],
+    originals: &BTreeMap<String, PathBuf>,
+    labels: &Labels,
+) -> anyhow::Result<()> {
+    let new = listed(out, made, originals, labels)?;
+    let rows = |bytes: &[u8]| csv::Reader::from_reader(bytes).records().count();
+    let earlier = std::fs::read(path).map_or(0, |bytes| rows(&bytes));
+    match rows(&new) > earlier {
+        true => Ok(write_whole(path, &new)?),
+        false => Ok(()),
+    }
+}
+
+fn listed(
+    out: &Path,
+    made: &[Made],
+    originals: &BTreeMap<String, PathBuf>,
+    labels: &Labels,
+) -> anyhow::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
     for one in made.iter().filter(|one| !one.record.rejected) {
@@ -48,11 +74,11 @@ pub fn write(
         writer.write_record([
             original.to_string_lossy().as_ref(),
             image.to_string_lossy().as_ref(),
-            &labels.name(record.before.0),
+            &record.before.map_or(String::new(), |b| labels.name(b.0)),
             &labels.name(record.target),
         ])?;
     }
-    Ok(write_whole(path, &writer.into_inner()?)?)
+    Ok(writer.into_inner()?)
 }
 
 /// Lists what all shards made, as a single run would have; returns what is to be said of it.

@@ -8,14 +8,14 @@ mod tasks;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args;
 
 use super::pace::Pace;
 use super::{UsageError, print, say};
 use crate::explain::diffusion::{
-    self, Batch, Cards, GivenNoise, Made, Networks, Plan, Progress, Watch,
+    self, Batch, Cards, GivenNoise, Made, Networks, Plan, Progress, Watch, without_gradients,
 };
+use crate::folder::{Lock, is_filled};
 use crate::score::Labels;
 use crate::tensor::{Device, Kept, WithGradients};
 use crate::weights::Registry;
@@ -154,12 +154,59 @@ impl Watch for Screen {
     }
 }
 
+impl Screen {
+    /// What was made, in the order of its names.
+    fn finish(mut self) -> Vec<Made> {
+        self.pace.finish();
+        self.made.sort_by(|a, b| a.at.image.cmp(&b.at.image));
+        self.made
+    }
+}
+
 impl GenerateArgs {
     /// The tasks of this shard.
     fn own(&self, tasks: &[diffusion::Task]) -> Vec<diffusion::Task> {
         let (i, n) = self.shard.unwrap_or((1, 1));
         let own = tasks.iter().filter(|task| task.index % n == i - 1);
         own.cloned().collect()
+    }
+
+    /// Refuses a folder that holds something, unless it shall be kept.
+    fn expect_empty(&self) -> anyhow::Result<()> {
+        // The folder of a shard may hold what others made.
+        let filled = match self.shard {
+            Some(_) => self.out.join(manifest::name(self.shard)).exists(),
+            None => is_filled(&self.out),
+        };
+        if filled && !self.resume {
+            let out = self.out.display();
+            let why = format!("--out {out}: it holds files; --resume goes on with an earlier run");
+            return Err(usage(why));
+        }
+        Ok(())
+    }
+
+    /// Takes --out for this process, or for one of the shards that share it, until the lock is dropped.
+    fn lock(&self) -> anyhow::Result<Lock> {
+        let part = self.shard.map(|(i, n)| format!("{i}of{n}"));
+        let lock = Lock::take(&self.out, part.as_deref(), "foil generate")?;
+        // Another process may have been at work there since it was looked at.
+        self.expect_empty()?;
+        Ok(lock)
+    }
+
+    /// Refuses files of logits and networks of other formats, whose opinions have no gradients.
+    fn differentiable(&self) -> anyhow::Result<()> {
+        for (option, name) in [
+            ("--classifier", &self.classifier),
+            ("--robust", &self.guidance.robust),
+        ] {
+            if let Some(why) = name.as_deref().and_then(without_gradients) {
+                let name = name.as_deref().unwrap_or_default();
+                return Err(usage(format!("{option} {name}: {why}")));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses options of guided diffusion, for a method that does without.
@@ -218,17 +265,9 @@ impl GenerateArgs {
 }
 
 pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
-    // The folder of a shard may hold what others made.
-    let filled = match args.shard {
-        Some(_) => args.out.join(manifest::name(args.shard)).exists(),
-        None => std::fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some()),
-    };
-    if filled && !args.resume {
-        let out = args.out.display();
-        let why = format!("--out {out}: it holds files; --resume goes on with an earlier run");
-        return Err(usage(why));
-    }
+    args.expect_empty()?;
     apart(&args.originals, &args.out)?;
+    args.differentiable()?;
     if let MethodArg::Gb | MethodArg::Gl | MethodArg::Gen = args.guidance.method {
         return pixel::run(args, args.guidance.method);
     }
@@ -272,24 +311,28 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
     let own = args.own(&tasks);
     let [list, whole] = [args.shard, None].map(|shard| args.out.join(manifest::name(shard)));
     manifest::check(&list)?;
+    // Held to the end; nothing is left of it where a check fails.
+    let _lock = args.lock()?;
     if args.shard.is_some() {
         manifest::check(&whole)?;
         // Other shards must have been made with the same settings.
         diffusion::found(&plan, &networks, &tasks, &args.out)?;
     }
-    std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    let ready = diffusion::prepare(&plan, &networks, &own, &args.out)?;
     let mut screen = Screen {
         pace: Pace::new(args.quiet),
         quiet: args.quiet,
         made: Vec::new(),
     };
-    let done = diffusion::run(&plan, &networks, &own, &args.out, &mut screen);
-    screen.pace.finish();
-    let mut made = screen.made;
-    made.sort_by(|a, b| a.at.image.cmp(&b.at.image));
-    // What was made is listed, also where something else failed.
-    manifest::write(&list, &args.out, &made, &originals, &labels)?;
-    done?;
+    let done = ready.run(&mut screen);
+    let made = screen.finish();
+    match done {
+        Ok(()) => manifest::write(&list, &args.out, &made, &originals, &labels)?,
+        Err(error) => {
+            manifest::write_longer(&list, &args.out, &made, &originals, &labels)?;
+            return Err(error.into());
+        }
+    }
     let mut said = summary(&made, &args.out);
     if let Some((_, n)) = args.shard
         && let Some(all) = diffusion::found(&plan, &networks, &tasks, &args.out)?
@@ -324,7 +367,7 @@ fn summary(made: &[Made], out: &Path) -> String {
         made.len() - rejected,
         out.display(),
         share(&|m| m.record.reached),
-        share(&|m| m.record.before.0 == m.record.target),
+        share(&|m| m.record.before.is_some_and(|b| b.0 == m.record.target)),
         share(&|m| m.record.flipped),
         probabilities.sum::<f64>() / count,
     );
@@ -339,6 +382,20 @@ fn summary(made: &[Made], out: &Path) -> String {
         text.push_str(&format!(
             "{unguided} of them had steps without guidance, where a gradient was zero or not a number: see `unguided` in \
              their records\n"
+        ));
+    }
+    let alone = made.iter().filter(|m| m.record.met.without_robust > 0);
+    let alone = alone.count();
+    if alone > 0 {
+        text.push_str(&format!(
+            "{alone} of them had steps without the robust classifier, whose gradient was zero or not a number: see \
+             `without_robust` in their records\n"
+        ));
+    }
+    let mute = made.iter().filter(|m| m.record.after.is_none()).count();
+    if mute > 0 {
+        text.push_str(&format!(
+            "{mute} of them count as not reached, because the classifier gives no numbers for them\n"
         ));
     }
     text

@@ -187,7 +187,8 @@ pub fn run(args: &GenerateArgs, method: MethodArg) -> anyhow::Result<()> {
     let own = args.own(&tasks);
     let [list, whole] = [args.shard, None].map(|shard| args.out.join(manifest::name(shard)));
     manifest::check(&list)?;
-    std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    // Held to the end; nothing is left of it where a check fails.
+    let _lock = args.lock()?;
     let settings = serde_json::json!({
         "explainer": explainer.identity,
         "any_target": any,
@@ -198,19 +199,22 @@ pub fn run(args: &GenerateArgs, method: MethodArg) -> anyhow::Result<()> {
         // Other shards must have been made with the same settings.
         generate::found(&settings, &tasks, &args.out)?;
     }
+    let ready = generate::prepare(&explainer, &settings, &own, &args.out)?;
     let mut screen = Screen {
         pace: Pace::new(args.quiet),
         quiet: args.quiet,
         made: Vec::new(),
     };
     let batch = usize::from(args.batch.unwrap_or(64));
-    let done = generate::run(&explainer, &settings, &own, &args.out, batch, &mut screen);
-    screen.pace.finish();
-    let mut made = screen.made;
-    made.sort_by(|a, b| a.at.image.cmp(&b.at.image));
-    // What was made is listed, also where something else failed.
-    manifest::write(&list, &args.out, &made, &originals, &labels)?;
-    done?;
+    let done = ready.run(batch, &mut screen);
+    let made = screen.finish();
+    match done {
+        Ok(()) => manifest::write(&list, &args.out, &made, &originals, &labels)?,
+        Err(error) => {
+            manifest::write_longer(&list, &args.out, &made, &originals, &labels)?;
+            return Err(error.into());
+        }
+    }
     let mut said = summary(&made, &args.out);
     if let Some((_, n)) = args.shard
         && let Some(all) = generate::found(&settings, &tasks, &args.out)?

@@ -357,7 +357,7 @@ fn decode(
         let Some(label) = own.as_ref().or(given.as_ref()) else {
             return Ok(None);
         };
-        let found = labels.resolve(label, None);
+        let found = labels.resolve_with_option(label, None);
         found
             .map(|c| i64::try_from(c).ok())
             .map_err(|reason| UsageError(format!("{role} of {name:?}: {reason}")))

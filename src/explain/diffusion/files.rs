@@ -20,6 +20,9 @@ pub struct Met {
     pub angled: usize,
     /// Steps that went without guidance, because a gradient was zero or not a number.
     pub unguided: usize,
+    /// Steps in which the robust classifier's gradient was, so that the explained one's was taken alone.
+    #[serde(default)]
+    pub without_robust: usize,
     /// Log-probability of the target in the first and the last step, at what the classifier looked at; of the last attempt
     /// of a search.
     pub log_probability: Option<[f64; 2]>,
@@ -42,6 +45,7 @@ impl Met {
             self.angled += 1;
         }
         self.unguided += usize::from(step.without[i]);
+        self.without_robust += usize::from(step.without_robust[i]);
         self.told(step.log_probability[i]);
     }
 
@@ -63,9 +67,11 @@ pub struct Record {
     pub original_sha256: String,
     pub sample: usize,
     pub target: usize,
-    /// Class and probability by the classifier, of the original and of the counterfactual as it is stored.
-    pub before: (usize, f64),
-    pub after: (usize, f64),
+    /// Class and probability by the classifier, of the original and of the counterfactual as it is stored; none where it gives
+    /// no numbers.
+    pub before: Option<(usize, f64)>,
+    pub after: Option<(usize, f64)>,
+    /// 0 where it gives no numbers.
     pub target_probability: f64,
     /// The classifier calls it the target, and: it called the original something else.
     pub reached: bool,
@@ -99,14 +105,36 @@ pub struct Made {
 impl Made {
     /// What a user should know of it.
     pub fn note(&self) -> Option<String> {
-        let unguided = self.record.met.unguided;
-        (unguided > 0).then(|| {
-            let steps = if unguided == 1 { "step" } else { "steps" };
-            format!(
-                "{}: {unguided} {steps} without guidance, where a gradient was zero or not a number",
-                self.at.image.display()
-            )
-        })
+        let Met {
+            unguided,
+            without_robust,
+            ..
+        } = self.record.met;
+        let mut said = Vec::new();
+        let mut steps = |count: usize, what: &str| match count {
+            0 => {}
+            1 => said.push(format!("1 step {what}")),
+            n => said.push(format!("{n} steps {what}")),
+        };
+        steps(
+            unguided,
+            "without guidance, where a gradient was zero or not a number",
+        );
+        steps(
+            without_robust,
+            "without the robust classifier, whose gradient was zero or not a number",
+        );
+        if self.record.before.is_none() {
+            said.push("the classifier gives no numbers for the original".into());
+        }
+        if self.record.after.is_none() {
+            said.push(
+                "the classifier gives no numbers for the result, so that it counts as not reached"
+                    .into(),
+            );
+        }
+        let image = self.at.image.display();
+        (!said.is_empty()).then(|| format!("{image}: {}", said.join("; ")))
     }
 }
 

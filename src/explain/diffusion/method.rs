@@ -39,12 +39,16 @@ impl Method {
         }
     }
 
-    /// The backbone of a perceptual distance, if there is one.
+    /// The backbone of a perceptual distance, if there is one that is asked.
     pub fn perceptual(&self) -> Option<&str> {
-        match self {
-            Method::Guided(_) => None,
-            Method::Dime(dime) => dime.perceptual.as_ref().map(|(name, _)| name.as_str()),
-        }
+        let Method::Dime(dime) = self else {
+            return None;
+        };
+        let asked = dime
+            .perceptual
+            .as_ref()
+            .filter(|(_, weight)| *weight != 0.0);
+        asked.map(|(name, _)| name.as_str())
     }
 
     /// DVCE shows the last clean image that was predicted, the others the last sample.
@@ -86,6 +90,20 @@ pub fn parse_distance(text: &str) -> Result<Option<Distance>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn features_without_weight_are_not_asked_for() {
+        let dime = |weight| {
+            Method::Dime(Dime {
+                scales: vec![8.0],
+                l1: 0.0,
+                l2: 0.0,
+                perceptual: Some(("alex".into(), weight)),
+            })
+        };
+        assert_eq!(dime(30.0).perceptual(), Some("alex"));
+        assert_eq!(dime(0.0).perceptual(), None);
+    }
 
     #[test]
     fn distances_have_a_norm_a_weight_and_a_way() {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use files::{Made, Met, Place, Record};
 pub use method::{Dime, LARGEST_WEIGHT, Method, parse_distance};
-pub use networks::{Cards, Networks};
+pub use networks::{Cards, Networks, named, without_gradients};
 pub use noise::GivenNoise;
 
 use crate::diffusion::{DiffusionError, Schedule, Seeded, in_pixels, spaced};
@@ -27,7 +27,7 @@ use crate::tensor::{Array, Kept, TensorError};
 use crate::train::to_pixels;
 use crate::weights::WeightsError;
 use noise::Source;
-use originals::{Originals, opinion, probability};
+use originals::{Opinion, Originals, opinion, probability};
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
@@ -177,23 +177,35 @@ pub fn found(
     Ok(all.into_iter().collect())
 }
 
-/// Makes what is not there yet of the counterfactuals of `tasks` in `out`.
-pub fn run(
-    plan: &Plan,
-    networks: &Networks,
-    tasks: &[Task],
+/// A run that is ready: what is to be made is known, and everything that could be looked at before the work was sound.
+pub struct Ready<'a> {
+    plan: &'a Plan,
+    networks: &'a Networks,
+    identity: serde_json::Value,
+    schedule: Schedule,
+    start: usize,
+    batch: usize,
+    made: Vec<Made>,
+    open: Vec<Open<'a>>,
+}
+
+/// Looks at what is there of the counterfactuals of `tasks` in `out`, at the originals of the others and at the budget of memory.
+/// Writes nothing.
+pub fn prepare<'a>(
+    plan: &'a Plan,
+    networks: &'a Networks,
+    tasks: &'a [Task],
     out: &Path,
-    watch: &mut dyn Watch,
-) -> Result<()> {
+) -> Result<Ready<'a>> {
     let (schedule, start) = plan.schedule(networks)?;
     let identity = plan.identity(networks);
-    let mut open = Vec::new();
+    let (mut made, mut open) = (Vec::new(), Vec::new());
     for task in tasks {
         let original_sha256 = originals::checksum(task)?;
         for sample in 0..plan.samples {
             let at = Place::new(out, &task.name, sample, plan.samples);
             match at.earlier(&identity, task, &original_sha256)? {
-                Some(record) => watch.made(&Made { at, record }),
+                Some(record) => made.push(Made { at, record }),
                 None => open.push(Open {
                     task,
                     sample,
@@ -203,9 +215,6 @@ pub fn run(
             }
         }
     }
-    let Some(first) = open.first() else {
-        return Ok(());
-    };
     originals::check(networks, open.iter().map(|o| o.task))?;
     let chain = chain::Chain {
         plan,
@@ -213,12 +222,61 @@ pub fn run(
         schedule: &schedule,
         start,
     };
-    let batch = match plan.batch {
-        Batch::Images(n) => n.max(1),
-        Batch::Memory(budget) => {
+    let batch = match (plan.batch, open.first()) {
+        (Batch::Images(n), _) => n.max(1),
+        (Batch::Memory(budget), Some(first)) => {
             let target = first.task.target;
             memory::fitting(budget, |images| chain.try_step(images, target))?.min(open.len())
         }
+        (Batch::Memory(_), None) => 1,
+    };
+    Ok(Ready {
+        plan,
+        networks,
+        identity,
+        schedule,
+        start,
+        batch,
+        made,
+        open,
+    })
+}
+
+/// Makes what is not there yet of the counterfactuals of `tasks` in `out`.
+pub fn run(
+    plan: &Plan,
+    networks: &Networks,
+    tasks: &[Task],
+    out: &Path,
+    watch: &mut dyn Watch,
+) -> Result<()> {
+    prepare(plan, networks, tasks, out)?.run(watch)
+}
+
+impl Ready<'_> {
+    /// Tells of what is there, then makes the rest.
+    pub fn run(self, watch: &mut dyn Watch) -> Result<()> {
+        self.made.iter().for_each(|made| watch.made(made));
+        make(&self, watch)
+    }
+}
+
+fn make(ready: &Ready<'_>, watch: &mut dyn Watch) -> Result<()> {
+    let &Ready {
+        plan,
+        networks,
+        ref identity,
+        ref schedule,
+        start,
+        batch,
+        ref open,
+        ..
+    } = ready;
+    let chain = chain::Chain {
+        plan,
+        networks,
+        schedule,
+        start,
     };
     let mut known = Originals::default();
     let mut lost = Vec::new();
@@ -263,7 +321,8 @@ pub fn run(
                 continue;
             }
             let (opinion, target) = (opinion(after.row(i)), one.task.target);
-            let reached = opinion.0 == target;
+            let class = |opinion: Opinion| opinion.map(|(class, _)| class);
+            let reached = class(opinion) == Some(target);
             let record = Record {
                 settings: identity.clone(),
                 original: one.task.noise.clone(),
@@ -274,7 +333,7 @@ pub fn run(
                 after: opinion,
                 target_probability: probability(after.row(i), target),
                 reached,
-                flipped: reached && originals[i].opinion.0 != target,
+                flipped: reached && class(originals[i].opinion).is_some_and(|was| was != target),
                 rejected: plan.reject && !reached,
                 image_sha256: None,
                 change: mean_change(row, &originals[i].values),

@@ -1,5 +1,7 @@
 //! The denoiser and the classifiers of a run, opened from their cards.
 
+use std::path::Path;
+
 use super::perceptual;
 use super::{GenerateError, Result};
 use crate::diffusion::{Clean, Denoiser, Features, Fitting, Guide, NoiseAware, Unconditional};
@@ -164,15 +166,18 @@ impl Networks {
     }
 }
 
-/// What a classifier says depends on: its weights, and what its card makes of an image.
-fn named(card: &Card, sha256: &str) -> [String; 3] {
-    let parts: [&dyn std::fmt::Debug; 4] = [
-        &card.architecture,
-        &card.preprocessing,
-        &card.unet,
-        &card.labels,
-    ];
-    [card.name.clone(), sha256.to_owned(), described(&parts)]
+/// What a network says depends on: its name, its weights, and what its card makes of an image.
+pub fn named(card: &Card, sha256: &str) -> [String; 3] {
+    let described = match card.role {
+        Role::Denoiser => described(&[&card.denoiser, &card.preprocessing, &card.diffusion]),
+        _ => described(&[
+            &card.architecture,
+            &card.preprocessing,
+            &card.unet,
+            &card.labels,
+        ]),
+    };
+    [card.name.clone(), sha256.to_owned(), described]
 }
 
 /// A checksum of settings.
@@ -209,6 +214,11 @@ fn open<B: Differentiable>(
             diffusion.steps
         )));
     }
+    if card.preprocessing.channels == Channels::Grey {
+        return Err(wrong(
+            "it takes grey images, and the denoiser draws colour ones: give a classifier of colour images".into(),
+        ));
+    }
     let loaded = registry.load(&card)?;
     let fitting = fitting(&card.preprocessing, size);
     let guide: Box<dyn Guide> = match card.architecture {
@@ -225,7 +235,12 @@ fn open<B: Differentiable>(
             fitting,
         }),
     };
-    if !has_gradient(backend, guide.as_ref(), size)? {
+    let found = has_gradient(backend, guide.as_ref(), size).map_err(|e| {
+        wrong(format!(
+            "it cannot look at the images that the denoiser draws, 3 channels of {size}x{size} pixels: {e}"
+        ))
+    })?;
+    if !found {
         return Err(wrong(
             "no gradient: what it says of an image cannot be differentiated by the image, so that it cannot guide. Give a \
              network all of whose operations have gradients"
@@ -233,6 +248,21 @@ fn open<B: Differentiable>(
         ));
     }
     Ok((card, loaded.sha256, guide))
+}
+
+/// Why what a name means cannot guide, if it names no card: files of logits have no way back to an image, nor has a network of a
+/// format that is only run forwards.
+pub fn without_gradients(name: &str) -> Option<String> {
+    let extension = Path::new(name).extension()?.to_str()?.to_ascii_lowercase();
+    let what = match extension.as_str() {
+        "csv" | "npy" | "npz" => "a file of logits",
+        "onnx" => "an ONNX network",
+        _ => return None,
+    };
+    Some(format!(
+        "{what} has no gradients, so that it cannot guide: give a model card (.toml) or one of `foil weights list`, whose \
+         network foil runs itself"
+    ))
 }
 
 /// Whether the opinion of a classifier is on the tape of the image it looks at; a gradient of zero is one.
@@ -248,7 +278,7 @@ fn has_gradient(backend: &impl Differentiable, guide: &dyn Guide, size: usize) -
 /// Images of another size than the network's are resized, with gradients.
 fn fitting(p: &Preprocessing, size: usize) -> Fitting {
     let order = match p.channels {
-        // A network of grey images refuses the three channels that diffusion makes.
+        // Networks of grey images are refused before.
         Channels::Rgb | Channels::Grey => [0, 1, 2],
         Channels::Bgr => [2, 1, 0],
     };

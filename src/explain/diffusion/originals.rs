@@ -6,18 +6,18 @@ use rayon::prelude::*;
 
 use super::networks::Networks;
 use super::{GenerateError, Result, Task};
+use crate::diffusion::called;
 use crate::images::{self, Limits};
-use crate::metrics::validity::{argmax, softmax};
+use crate::metrics::validity::softmax;
 use crate::tensor::Array;
 use crate::train::to_values;
 use crate::weights::sha256;
 
-/// Class and probability by the classifier.
-pub type Opinion = (usize, f64);
+/// Class and probability by the classifier, if it gives numbers.
+pub type Opinion = Option<(usize, f64)>;
 
 pub(super) fn opinion(logits: &[f32]) -> Opinion {
-    let class = argmax(logits);
-    (class, probability(logits, class))
+    called(logits).map(|class| (class, probability(logits, class)))
 }
 
 /// Of a class; 0 if the classifier gives no numbers.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Explainer, Format, Outcome};
+use crate::diffusion::called;
 use crate::explain::diffusion::{GenerateError, Made, Met, Place, Progress, Record, Task, Watch};
 use crate::images::{self, Image, Limits};
 use crate::metrics::validity::argmax;
@@ -72,28 +73,61 @@ fn earlier(
     Ok((at, original_sha256, record))
 }
 
-/// Makes what is not there yet of the counterfactuals of `tasks` in `out`, `batch` at a time. An original without one has a
-/// record that says so, and no image. `settings` are part of every record.
-pub fn run(
-    explainer: &Explainer,
-    settings: &serde_json::Value,
-    tasks: &[Task],
+/// A run that is ready: what is to be made is known, and all originals can be read.
+pub struct Ready<'a> {
+    explainer: &'a Explainer,
+    settings: &'a serde_json::Value,
+    made: Vec<Made>,
+    open: Vec<Open<'a>>,
+}
+
+/// Looks at what is there of the counterfactuals of `tasks` in `out`, and at the originals of the others. Writes nothing.
+/// `settings` are part of every record.
+pub fn prepare<'a>(
+    explainer: &'a Explainer,
+    settings: &'a serde_json::Value,
+    tasks: &'a [Task],
     out: &Path,
-    batch: usize,
-    watch: &mut dyn Watch,
-) -> Result<()> {
-    let mut open = Vec::new();
+) -> Result<Ready<'a>> {
+    let (mut made, mut open) = (Vec::new(), Vec::new());
     for task in tasks {
         let (at, original_sha256, record) = earlier(settings, task, out)?;
         match record {
-            Some(record) => watch.made(&Made { at, record }),
-            None => open.push(Open {
-                task,
-                at,
-                original_sha256,
-            }),
+            Some(record) => made.push(Made { at, record }),
+            None => {
+                read(&explainer.format, &task.original)?;
+                open.push(Open {
+                    task,
+                    at,
+                    original_sha256,
+                });
+            }
         }
     }
+    Ok(Ready {
+        explainer,
+        settings,
+        made,
+        open,
+    })
+}
+
+impl Ready<'_> {
+    /// Tells of what is there, then makes the rest, `batch` at a time. An original without a counterfactual has a record that says so,
+    /// and no image.
+    pub fn run(self, batch: usize, watch: &mut dyn Watch) -> Result<()> {
+        self.made.iter().for_each(|made| watch.made(made));
+        make(self.explainer, self.settings, &self.open, batch, watch)
+    }
+}
+
+fn make(
+    explainer: &Explainer,
+    settings: &serde_json::Value,
+    open: &[Open<'_>],
+    batch: usize,
+    watch: &mut dyn Watch,
+) -> Result<()> {
     let mut now = Progress {
         all_images: open.len(),
         all_steps: open.len(),
@@ -117,11 +151,12 @@ pub fn run(
                 original: one.task.noise.clone(),
                 original_sha256: one.original_sha256.clone(),
                 target: targets[i].unwrap_or(record.target),
-                reached: record.reached && targets[i].is_none_or(|t| t == record.after.0),
+                reached: record.reached
+                    && targets[i].is_none_or(|t| record.after.is_some_and(|a| a.0 == t)),
                 ..record
             };
             let record = Record {
-                flipped: record.reached && record.before.0 != record.target,
+                flipped: record.reached && record.before.is_some_and(|b| b.0 != record.target),
                 ..record
             };
             let record = one.at.write(&pixels, explainer.format.size[0], record)?;
@@ -145,7 +180,7 @@ fn attempted(
     targets: &[Option<usize>],
 ) -> Result<Vec<Outcome>> {
     let wanted: Vec<usize> = (0..targets.len())
-        .filter(|&i| targets[i] != Some(argmax(&before[i])))
+        .filter(|&i| targets[i].is_none() || targets[i] != called(&before[i]))
         .collect();
     let images = super::batch(values, wanted.iter().map(|&i| super::image(values, i)));
     let chosen: Vec<Option<usize>> = wanted.iter().map(|&i| targets[i]).collect();
@@ -178,7 +213,7 @@ fn recorded(
 ) -> Result<(Vec<u8>, Record)> {
     let format = &explainer.format;
     let original = super::image(values, index);
-    let opinion = |row: &[f32]| (argmax(row), f64::from(row[argmax(row)]));
+    let opinion = |row: &[f32]| called(row).map(|class| (class, f64::from(row[class])));
     let mut record = Record {
         settings: serde_json::Value::Null,
         original: String::new(),
@@ -211,8 +246,9 @@ fn recorded(
     record.rejected = false;
     record.target = found.class;
     record.after = opinion(row);
-    record.target_probability = row.get(found.class).map_or(0.0, |&p| f64::from(p));
-    record.reached = record.after.0 != outcome.before;
+    let probability = row.get(found.class).filter(|p| p.is_finite());
+    record.target_probability = probability.map_or(0.0, |&p| f64::from(p));
+    record.reached = record.after.is_some_and(|a| a.0 != outcome.before);
     // Records state changes of values from −1 to 1.
     let [low, high] = format.range;
     let pairs = found.image.iter().zip(original);

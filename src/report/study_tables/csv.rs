@@ -19,6 +19,7 @@ pub fn render(document: &Document) -> Result<Vec<u8>, String> {
         };
         let std = match (table.against, table.paired) {
             (None, _) => std.to_owned(),
+            (Some(_), false) if table.apart => format!("{std} of differences of groups apart"),
             (Some(_), false) => format!("difference of {std} stds"),
             (Some(_), true) => format!("{std} of changes"),
         };

@@ -4,7 +4,7 @@ use super::config::Config;
 use super::error::Result;
 use super::scoring::judges;
 use crate::diffusion::spaced;
-use crate::explain::diffusion::parse_distance;
+use crate::explain::diffusion::{parse_distance, without_gradients};
 use crate::score::Labels;
 use crate::weights::{Registry, Role};
 
@@ -20,6 +20,9 @@ pub fn check(config: &Config, registry: &Registry) -> Result<()> {
     let g = &config.generation;
     parse_distance(&g.distance).map_err(|e| config.wrong(format!("generation: distance {e}")))?;
     for name in networks(config) {
+        if let Some(why) = without_gradients(name) {
+            return Err(config.wrong(format!("{name}: {why}")));
+        }
         let card = config
             .card(registry, name)
             .map_err(|e| config.wrong(format!("{name}: {e}")))?;

@@ -65,8 +65,8 @@ pub struct Study<'a> {
     config: &'a Config,
     out: &'a Path,
     originals: Vec<Vec<groups::Original>>,
-    /// Checksums of the weights, by the names that the configuration has for their cards.
-    weights: BTreeMap<String, String>,
+    /// What the networks are, by the names that the configuration has for their cards: see [`diffusion::named`].
+    networks: BTreeMap<String, [String; 3]>,
     device: &'a WithGradients,
 }
 
@@ -104,16 +104,17 @@ impl<'a> Study<'a> {
             }
         }
         let originals = groups::originals(config, &out.join("originals"))?;
-        let mut weights = BTreeMap::new();
+        let mut networks = BTreeMap::new();
         for name in check::networks(config) {
             let card = config.card(registry, name)?;
-            weights.insert(name.to_owned(), registry.load(&card)?.sha256);
+            let sha256 = registry.load(&card)?.sha256;
+            networks.insert(name.to_owned(), diffusion::named(&card, &sha256));
         }
         Ok(Self {
             config,
             out,
             originals,
-            weights,
+            networks,
             device,
         })
     }
@@ -127,21 +128,26 @@ impl<'a> Study<'a> {
     ) -> Result<Outcome> {
         let groups = groups::groups(self.config, &self.originals);
         let runs = self.runs();
+        // Rows of all parts are looked at before any work: they must have been made from the same.
+        let mut todo: Vec<Vec<Group<'_>>> = Vec::new();
         for (number, &(classifier, setup)) in runs.iter().enumerate() {
-            let mut open: Vec<Group<'_>> = Vec::new();
+            let mut open = Vec::new();
             for (at, group) in groups.iter().enumerate() {
                 let mine = (number * groups.len() + at) % parts == part - 1;
-                if mine && self.row(classifier, setup, group)?.is_none() {
+                if self.row(classifier, setup, group)?.is_none() && mine {
                     open.push(*group);
                 }
             }
+            todo.push(open);
+        }
+        for (number, (&(classifier, setup), open)) in runs.iter().zip(&todo).enumerate() {
             if open.is_empty() {
                 continue;
             }
             let name = format!("{} with {}", classifier.name, setup.name());
             listener.run(&name, number + 1, runs.len());
             let finished = self
-                .generate(registry, classifier, setup, &open, listener)
+                .generate(registry, classifier, setup, open, listener)
                 .map_err(|source| StudyError::Generate {
                     run: name,
                     source: Box::new(source),
@@ -155,7 +161,7 @@ impl<'a> Study<'a> {
                 &finished,
                 &mut |what, done, total| listener.scoring(what, done, total),
             )?;
-            for (row, group) in rows.iter().zip(&open) {
+            for (row, group) in rows.iter().zip(open) {
                 row.write(&self.row_path(classifier, setup, group))?;
             }
         }
@@ -191,9 +197,9 @@ impl<'a> Study<'a> {
     fn made_from(&self, classifier: &Named, setup: Setup, group: &Group<'_>) -> String {
         let config = self.config;
         let robust = setup.cone_projection.then_some(&config.robust);
-        let weights = |name: &String| self.weights.get(name);
+        let network = |name: &String| self.networks.get(name);
         let judges: Vec<_> = scoring::judges(config)
-            .map(|n| (&n.name, weights(&n.card)))
+            .map(|n| (&n.name, network(&n.card)))
             .collect();
         let originals: Vec<_> = { group.originals.iter() }
             .map(|o| (&o.name, &o.sha256))
@@ -201,9 +207,9 @@ impl<'a> Study<'a> {
         let all = serde_json::json!({
             "generation": config.generation,
             "setup": setup,
-            "denoiser": weights(&config.denoiser),
-            "classifier": weights(&classifier.card),
-            "robust": robust.map(weights),
+            "denoiser": network(&config.denoiser),
+            "classifier": network(&classifier.card),
+            "robust": robust.map(network),
             "judges": judges,
             "labels": [group.source.label(), group.target.label()],
             "scores": config.scores,

@@ -112,7 +112,7 @@ impl Row {
         if row.made_from != expected.made_from {
             return Err(StudyError::file(
                 path,
-                "it was made from other originals or networks, on another kind of device, or by another version of foil: \
+                "it was made from other originals, networks or cards of them, on another kind of device, or by another version of foil: \
                  bring those back, or name another --out",
             ));
         }

@@ -8,7 +8,7 @@ use super::error::Result;
 use super::scoring::judges;
 use crate::report::study_tables::{Document, text};
 use crate::study::tables::settings::Layout;
-use crate::study::tables::{self, Options, STUDY_FILE, Spread, TableSettings, TablesError};
+use crate::study::tables::{self, Options, STUDY_FILE, TableSettings, TablesError};
 
 /// Layouts and metrics that all studies share.
 const COMMON: &str = include_str!("tables.toml");
@@ -106,20 +106,7 @@ fn document(config: &Config, folder: &Path) -> std::result::Result<Document, Tab
     let study = tables::read(&[folder.join(STUDY_FILE)], &settings, &layouts)?;
     let (ideal, _) = settings.ideal_pairs("published")?;
     let options = Options::new(study.protocol, ideal);
-    // Sources of other pairs that no ideal pair has cannot be paired with it.
-    let unpaired = Options {
-        spread: Spread::Stds,
-        ..options.clone()
-    };
-    let apart = |layout: &Layout| {
-        let base = layout.against.and_then(|number| settings.table(number));
-        base.is_some_and(|base| base.pairs != layout.pairs) && !shares_sources(config)
-    };
-    let mut all = Vec::new();
-    for layout in &layouts {
-        let options = if apart(layout) { &unpaired } else { &options };
-        all.extend(tables::compute(&study, &settings, &[*layout], options)?);
-    }
+    let all = tables::compute(&study, &settings, &layouts, &options)?;
     let pairs: Vec<String> = { config.ideal.iter() }
         .map(|(source, target)| format!("{source} → {target}"))
         .collect();
@@ -143,19 +130,5 @@ fn document(config: &Config, folder: &Path) -> std::result::Result<Document, Tab
                 study.protocol.name()
             ),
         ],
-    })
-}
-
-/// Whether some source has an ideal target and another one.
-fn shares_sources(config: &Config) -> bool {
-    config.sources.iter().any(|source| {
-        let own = |ideal: bool| {
-            let mut targets = config.targets.iter();
-            targets.any(|target| {
-                let pair = config.self_pairs || target.label() != source.label();
-                pair && config.is_ideal(source, target) == ideal
-            })
-        };
-        own(true) && own(false)
     })
 }

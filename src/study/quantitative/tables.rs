@@ -74,6 +74,7 @@ pub fn table(
         title: title.into(),
         std: Std::Population,
         paired: false,
+        apart: false,
         zeros: Zeros::Kept,
         against: None,
         columns: methods.iter().map(|m| m.method.clone()).collect(),

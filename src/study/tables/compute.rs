@@ -14,7 +14,8 @@ use crate::score::Protocol;
 pub enum Spread {
     /// The std of one setup minus that of the other.
     Stds,
-    /// The std of the changes of groups that both setups have; of source classes, if the setups have other pairs.
+    /// The std of the changes of groups that both setups have; of source classes, if the setups have other pairs. Where they share
+    /// no source class either, the std of the difference of a group of one and a group of the other, drawn apart.
     Paired,
 }
 
@@ -57,6 +58,8 @@ pub struct Table {
     pub std: Std,
     /// Whether ± is the std of paired changes, not a difference of stds.
     pub paired: bool,
+    /// Whether ± is the std of differences of groups drawn apart, because none can be paired.
+    pub apart: bool,
     pub zeros: Zeros,
     /// The table that this one is a change against.
     pub against: Option<u32>,
@@ -193,6 +196,7 @@ fn table(
         })
         .collect();
     let by_source = base.is_some_and(|base| base.pairs != layout.pairs);
+    let apart = by_source && options.spread == Spread::Paired && !share_sources(&selected);
     let mut rows = rows(study, settings, layout);
     for (row, quantity) in &mut rows {
         for (classifier, (groups, against)) in study.classifiers.iter().zip(&selected) {
@@ -201,9 +205,18 @@ fn table(
                 (Quantity::Oracle { oracle, .. }, _) if own(oracle) => Cell::Own,
                 (_, None) => single(&values(groups, quantity), std),
                 (_, Some(base)) => match options.spread {
-                    Spread::Stds => {
-                        change_of_stds(&values(groups, quantity), &values(base, quantity), std)
-                    }
+                    Spread::Stds => change(
+                        &values(groups, quantity),
+                        &values(base, quantity),
+                        std,
+                        |a, b| a - b,
+                    ),
+                    Spread::Paired if apart => change(
+                        &values(groups, quantity),
+                        &values(base, quantity),
+                        std,
+                        f64::hypot,
+                    ),
                     Spread::Paired => paired(groups, base, quantity, by_source, std),
                 },
             };
@@ -211,13 +224,14 @@ fn table(
         }
     }
     let rows: Vec<TableRow> = rows.into_iter().map(|(row, _)| row).collect();
-    let convention = convention(layout, base, options, std, by_source, &rows);
+    let convention = convention(layout, base, options, std, (by_source, apart), &rows);
     let notes = notes(study, layout, base, options, all, &rows);
     Table {
         number: layout.number,
         title: layout.title.clone(),
         std,
-        paired: base.is_some() && options.spread == Spread::Paired,
+        paired: base.is_some() && options.spread == Spread::Paired && !apart,
+        apart,
         zeros: match options.zeros_as_published {
             true => layout.zeros,
             false => Zeros::Kept,
@@ -292,16 +306,25 @@ fn single(values: &[f64], std: Std) -> Cell {
     }
 }
 
-fn change_of_stds(values: &[f64], base: &[f64], std: Std) -> Cell {
+/// The change of the mean, with what `spread` makes of the two stds.
+fn change(values: &[f64], base: &[f64], std: Std, spread: impl Fn(f64, f64) -> f64) -> Cell {
     match (mean_std(values, std), mean_std(base, std)) {
         (Some((mean, std)), Some((base_mean, base_std))) => Cell::Value {
             mean: mean - base_mean,
-            std: std.zip(base_std).map(|(a, b)| a - b),
+            std: std.zip(base_std).map(|(a, b)| spread(a, b)),
             groups: values.len(),
             against: Some(base.len()),
         },
         _ => Cell::Missing,
     }
+}
+
+/// Whether some classifier has a source class in both setups.
+fn share_sources(selected: &[(Vec<&GroupScores>, Option<Vec<&GroupScores>>)]) -> bool {
+    selected.iter().any(|(groups, base)| {
+        let mut base = base.iter().flatten();
+        base.any(|b| groups.iter().any(|g| key(g).0 == key(b).0))
+    })
 }
 
 fn paired(
@@ -385,6 +408,18 @@ mod tests {
         );
         let (_, std) = mean_std(&[1.0, 3.0], Std::Sample).unwrap();
         assert_eq!(std, Some(2f64.sqrt()));
+    }
+
+    /// The difference of two stds may be negative, that of two groups drawn apart has a std.
+    #[test]
+    fn a_spread_of_groups_drawn_apart_is_never_negative() {
+        let (calm, wild) = ([1.0, 1.0], [0.0, 4.0]);
+        let found = |spread: fn(f64, f64) -> f64| match change(&calm, &wild, Std::Sample, spread) {
+            Cell::Value { mean, std, .. } => (mean, std.unwrap()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found(|a, b| a - b), (-1.0, -(8f64.sqrt())));
+        assert_eq!(found(f64::hypot), (-1.0, 8f64.sqrt()));
     }
 
     #[test]

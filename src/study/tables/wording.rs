@@ -55,7 +55,7 @@ pub fn convention(
     base: Option<&Layout>,
     options: &Options,
     std: Std,
-    by_source: bool,
+    (by_source, apart): (bool, bool),
     rows: &[TableRow],
 ) -> String {
     let groups = |what: &str| {
@@ -73,11 +73,20 @@ pub fn convention(
         };
     };
     let number = base.number;
+    let there = counted(rows, "group", |cell| match cell {
+        Cell::Value { against, .. } => *against,
+        _ => None,
+    });
+    if apart {
+        let here = groups("group");
+        return format!(
+            "Cells are mean − mean ± the std of the difference of two groups drawn apart, √(std² + std²) of {}, over {here} here \
+             and {there} in the setup of Table {number}, since the two share no source class; published: differences of two {}.",
+            stds_name(std),
+            stds_name(layout.std)
+        );
+    }
     if options.spread == Spread::Stds {
-        let there = counted(rows, "group", |cell| match cell {
-            Cell::Value { against, .. } => *against,
-            _ => None,
-        });
         let here = groups("group");
         let said = format!(
             "Cells are mean − mean ± std − std: differences of {}, over {here} here and {there} in the setup of Table {number}",
