@@ -43,7 +43,7 @@ pub struct Cli {
 enum Command {
     /// Score a folder of image counterfactuals.
     Score(Box<score::ScoreArgs>),
-    /// Make image counterfactuals by guided diffusion.
+    /// Make image counterfactuals by guided diffusion, gb, gl or gen.
     Generate(Box<generate::GenerateArgs>),
     /// Compute one metric on plain arrays.
     Metric(Box<metric::MetricArgs>),

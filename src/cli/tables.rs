@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::{UsageError, print};
 use crate::report::study_tables::{Document, csv, json, latex, markdown, text};
 use crate::score::Protocol;
-use crate::study::quantitative;
+use crate::study::quantitative::{self, QuantitativeError};
 use crate::study::tables::class::{ClassPair, arrow};
 use crate::study::tables::settings::{Layout, ORACLES};
 use crate::study::tables::{
@@ -56,6 +56,11 @@ pub struct TablesArgs {
     /// Write Label Variation Scores of several methods as a bar chart (SVG).
     #[arg(long, value_name = "FILE")]
     bars: Option<PathBuf>,
+
+    /// Of samples: the label that the counterfactuals are to change, whose Label Variation Score is desired high (that of all
+    /// others low). Default: the one whose label model is the oracle.
+    #[arg(long, value_name = "LABEL")]
+    explained: Option<String>,
 
     /// Names, columns, pairs and layouts (TOML); the sections it holds replace the paper's.
     #[arg(long, value_name = "FILE")]
@@ -119,6 +124,9 @@ pub fn run(args: &TablesArgs) -> anyhow::Result<()> {
     }
     let document = if quantitative::holds_samples(&args.from) {
         args.methods()?
+    } else if args.explained.is_some() {
+        let why = "--explained is about Label Variation Scores; give results of `foil score --metrics lvs` with --from";
+        return Err(UsageError(why.into()).into());
     } else if args.bars.is_some() {
         let why = "--bars shows Label Variation Scores; give results of `foil score --metrics lvs` with --from";
         return Err(UsageError(why.into()).into());
@@ -146,7 +154,12 @@ impl TablesArgs {
     /// One table of methods scored over samples.
     fn methods(&self) -> anyhow::Result<Document> {
         let methods = quantitative::read_results(&self.from)?;
-        let table = quantitative::table(1, "Scores of counterfactuals by method", &methods)?;
+        let title = "Scores of counterfactuals by method";
+        let table = quantitative::table(1, title, &methods, self.explained.as_deref());
+        let table = table.map_err(|error| match error {
+            QuantitativeError::Usage(why) => UsageError(why).into(),
+            other => anyhow::Error::from(other),
+        })?;
         if let Some(file) = &self.bars {
             let svg = quantitative::label_variation_svg("Label Variation Score", &methods);
             let svg = svg.ok_or_else(|| {

@@ -68,6 +68,14 @@ impl Folder {
         }
     }
 
+    /// True if the file is there; it does not count as used.
+    pub fn holds(&self, file: &str) -> bool {
+        match &self.source {
+            Source::Builtin => builtin::file(self.area, file).is_some(),
+            Source::Folder(path) => path.join(file).is_file(),
+        }
+    }
+
     /// A file's content; none if it is absent.
     pub fn bytes(&self, file: &str) -> Result<Option<Cow<'static, [u8]>>> {
         let content = match &self.source {

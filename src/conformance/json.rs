@@ -128,6 +128,21 @@ impl<'a> Node<'a> {
         value.ok_or_else(|| self.wrong(expected))
     }
 
+    /// Values below it that nothing has read: lists and plain values, not objects.
+    pub fn unread_leaves(&self) -> Vec<Node<'a>> {
+        if self.json.seen.borrow().contains(&self.path) {
+            return Vec::new();
+        }
+        match self.is_object() {
+            true => {
+                let children = self.children();
+                let leaves = children.iter().map(|(_, child)| child.unread_leaves());
+                leaves.flatten().collect()
+            }
+            false => vec![self.clone()],
+        }
+    }
+
     /// Marks all of it as dealt with.
     pub fn skip(&self) {
         self.json.seen.borrow_mut().insert(self.path.clone());

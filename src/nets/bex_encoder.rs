@@ -130,7 +130,7 @@ fn block<B: Backend>(
     let shortcut = (inputs != outputs)
         .then(|| {
             let spec = Conv::square(inputs, outputs, 1);
-            at.at("conv_reduce").conv(backend, spec)
+            at.at("conv_reduce").unbiased_conv(backend, spec)
         })
         .transpose()?;
     let block = Block {
@@ -138,7 +138,7 @@ fn block<B: Backend>(
         first: at
             .at("conv0")
             .conv_bn(&at.at("bn1"), backend, first, EPSILON)?,
-        second: at.at("conv1").conv(backend, three(outputs))?,
+        second: at.at("conv1").unbiased_conv(backend, three(outputs))?,
         shortcut,
         halves,
     };

@@ -69,8 +69,15 @@ impl<'a> Scope<'a> {
         Ok(&array.data)
     }
 
-    /// A convolution or linear layer `weight` with `bias` if there is one.
+    /// A convolution or linear layer `weight` with its `bias`. A bias that is lacking is an error: without it the network
+    /// would give plausible, wrong answers.
     pub fn conv<B: Backend>(&self, backend: &B, spec: Conv) -> Result<B::Conv, NetError> {
+        self.vector("bias", spec.outputs)?;
+        self.conv_then(backend, spec, Then::Nothing)
+    }
+
+    /// A layer that is published without a bias; one that is there is taken.
+    pub fn unbiased_conv<B: Backend>(&self, backend: &B, spec: Conv) -> Result<B::Conv, NetError> {
         self.conv_then(backend, spec, Then::Nothing)
     }
 
@@ -86,10 +93,7 @@ impl<'a> Scope<'a> {
         }
         let mut weight = self.weight(&spec)?;
         weight.data.iter_mut().for_each(|v| *v = kept.round(*v));
-        let bias = match self.has("bias") {
-            true => self.vector("bias", spec.outputs)?,
-            false => &[],
-        };
+        let bias = self.vector("bias", spec.outputs)?;
         let bias: Vec<f32> = bias.iter().map(|&v| kept.round(v)).collect();
         let layer = Layer {
             name: self.prefix.clone(),
@@ -107,6 +111,7 @@ impl<'a> Scope<'a> {
         spec: Conv,
         (scope, scale): (&Scope<'_>, &str),
     ) -> Result<B::Conv, NetError> {
+        self.vector("bias", spec.outputs)?;
         let values = scope.vector(scale, spec.outputs)?;
         let name = format!("{}{scale}", scope.prefix);
         self.conv_then(backend, spec, Then::Scale(name, values))

@@ -60,7 +60,7 @@ impl<B: Backend> Swin<B> {
                 let norm = at.at("norm").norm(4 * channels, EPSILON)?;
                 let reduce = Conv::linear(4 * channels, 2 * channels);
                 channels *= 2;
-                Some((norm, at.at("reduction").conv(backend, reduce)?))
+                Some((norm, at.at("reduction").unbiased_conv(backend, reduce)?))
             };
             let at = features.at(2 * stage + 1);
             let heads = at

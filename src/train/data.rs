@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::error::{Result, TrainError};
 use crate::glyphs::CHARACTERS;
 pub use crate::glyphs::dataset::Split;
-use crate::images::{self, Limits};
+use crate::images::{self, Attributes, Limits};
 use crate::shell;
 use crate::tensor::Array;
 
@@ -85,6 +85,24 @@ impl Data {
                 )));
             }
         }
+        let n = rows.len();
+        let described = |size: usize| {
+            std::fs::read(folder.join("dataset.json"))
+                .ok()
+                .and_then(|bytes| render_command(&serde_json::from_slice(&bytes).ok()?))
+                .unwrap_or_else(|| format!("{n} images of {size}x{size} pixels"))
+        };
+        Self::with_images(folder, rows, &text, fault, described)
+    }
+
+    /// Reads the images of `rows`; `table` tells these data from others.
+    fn with_images(
+        folder: &Path,
+        rows: Vec<Row>,
+        table: &[u8],
+        fault: impl Fn(String) -> TrainError,
+        described: impl Fn(usize) -> String,
+    ) -> Result<Self> {
         let limits = Limits::default();
         let images: Vec<images::Image> = rows
             .par_iter()
@@ -104,13 +122,10 @@ impl Data {
         }
         let pixels: Vec<u8> = images.into_iter().flat_map(|image| image.pixels).collect();
         let mut digest = Sha256::new();
-        digest.update(&text);
+        digest.update(table);
         digest.update(&pixels);
         let digits = digest.finalize();
-        let description = std::fs::read(folder.join("dataset.json"))
-            .ok()
-            .and_then(|bytes| render_command(&serde_json::from_slice(&bytes).ok()?))
-            .unwrap_or_else(|| format!("{} images of {size}x{size} pixels", rows.len()));
+        let description = described(size);
         Ok(Self {
             rows,
             size,
@@ -118,6 +133,70 @@ impl Data {
             description,
             pixels,
         })
+    }
+
+    /// Reads the images of a folder that CelebA's attribute file names; the label is 1 where they have the attribute. The first
+    /// eighty per cent in the file's order are for training, ten for validation, ten for testing.
+    pub fn read_celeba(folder: &Path, file: &Path, attribute: &str) -> Result<Self> {
+        let wrong = |path: &Path, what: String| TrainError::File {
+            path: path.display().to_string(),
+            what,
+        };
+        let all = Attributes::read(file).map_err(|e| TrainError::Data(e.to_string()))?;
+        let column = all.attribute(attribute);
+        let column = column.map_err(|e| TrainError::Data(e.to_string()))?;
+        // Aligned images are often kept as PNG under the names of the photographs.
+        let found = all.images.iter().filter_map(|image| {
+            let png = Path::new(image).with_extension("png").display().to_string();
+            let there = [image.clone(), png].into_iter();
+            let mut there = there.filter(|name| folder.join(name).is_file());
+            Some((there.next()?, all.has(image, column)?))
+        });
+        let found: Vec<(String, bool)> = found.collect();
+        if found.is_empty() {
+            let named = all.images.first().map_or("none", String::as_str);
+            return Err(wrong(
+                folder,
+                format!(
+                    "expected images that {} names, such as {named}, found none of them",
+                    file.display()
+                ),
+            ));
+        }
+        let n = found.len();
+        let mut table = String::from("file,split,label\n");
+        let mut rows = Vec::with_capacity(n);
+        for (at, (name, has)) in found.into_iter().enumerate() {
+            let split = match 10 * at / n {
+                0..=7 => Split::Train,
+                8 => Split::Validation,
+                _ => Split::Test,
+            };
+            let label = usize::from(has);
+            table.push_str(&format!("{name},{split:?},{label}\n"));
+            rows.push(Row {
+                file: name,
+                split,
+                character: 0,
+                font: 0,
+                inverse: 0.0,
+                scale: 0.0,
+                x: 0.0,
+                y: 0.0,
+                rotation: 0.0,
+                label,
+            });
+        }
+        let description = |size: usize| {
+            format!("{n} images of {size}x{size} pixels with CelebA's attribute {attribute}")
+        };
+        Self::with_images(
+            folder,
+            rows,
+            table.as_bytes(),
+            |what| wrong(folder, what),
+            description,
+        )
     }
 
     /// Indices of the images of a split.

@@ -292,3 +292,34 @@ fn the_small_study_shows_that_the_realistic_method_wins_where_it_should() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn a_tolerance_that_no_probability_can_miss_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("in")).unwrap();
+    for tolerance in ["0", "1", "2"] {
+        let mut command = assert_cmd::Command::cargo_bin("foil").unwrap();
+        command
+            .args([
+                "generate",
+                "--method",
+                "gb",
+                "--target",
+                "other",
+                "--classifier",
+                "dot_cnn",
+            ])
+            .args(["--tolerance", tolerance, "--originals"])
+            .arg(folder.path().join("in"))
+            .arg("--out")
+            .arg(folder.path().join("out"))
+            .assert()
+            .code(2)
+            .stderr(predicates::str::contains("between 0 and 1"));
+    }
+    let mut command = assert_cmd::Command::cargo_bin("foil").unwrap();
+    let help = command.args(["generate", "--help"]).assert().success();
+    help.stdout(predicates::str::contains(
+        "by guided diffusion, gb, gl or gen",
+    ));
+}

@@ -334,6 +334,211 @@ fn im2_of_two_ranges_does_not_share_a_table() {
         .stderr(contains("section 4.2"));
 }
 
+#[test]
+fn ranges_are_explained_by_section_4_2_whichever_score_clashes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    for config in ["mnist_m05_05", "mnist_0_1"] {
+        let mut command = score("gb", config);
+        command.args(ALL).args(["--method", config, "--out"]);
+        command.arg(folder.path().join(config)).assert().success();
+    }
+    foil(&["tables", "--from"])
+        .arg(folder.path().join("mnist_m05_05"))
+        .arg(folder.path().join("mnist_0_1"))
+        .assert()
+        .code(1)
+        .stderr(contains("elastic_net of mnist_m05_05"))
+        .stderr(contains("section 4.2"));
+}
+
+/// A copy of a weights file without one tensor.
+fn lacking(from: &Path, to: &Path, tensor: &str) {
+    let bytes = std::fs::read(from).unwrap();
+    let dict = foil::weights::formats::read_bytes(&bytes, "weights").unwrap();
+    let mut fewer = foil::tensor::StateDict::new();
+    for (name, array) in dict.iter().filter(|(name, _)| *name != tensor) {
+        fewer.insert(name, array.clone());
+    }
+    assert_eq!(fewer.len() + 1, dict.len());
+    foil::weights::formats::write_safetensors(&fewer, to, &Default::default()).unwrap();
+}
+
+#[test]
+fn a_network_that_lacks_a_bias_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let ae = folder.path().join("ae.safetensors");
+    let whole = small("autoencoders_mnist_m05_05.safetensors");
+    lacking(&whole, &ae, "ae_2.decoder.conv2.bias");
+    let mut command = foil(&["score", "--quiet", "--metrics", "im1", "--originals"]);
+    command.args([&array("real.npy"), "--counterfactuals", &array("gen.npz")]);
+    command
+        .args(["--range", "-0.5,0.5", "--autoencoders"])
+        .arg(&ae);
+    refused(
+        &mut command,
+        &["ae.safetensors", "`ae_2.decoder.conv2.bias`"],
+    );
+
+    let net = "mnist_oracle_m05_05";
+    for tensor in ["conv1.bias", "dense1.bias"] {
+        let whole = array(&format!("{net}.safetensors"));
+        let part = folder.path().join(format!("{net}.safetensors"));
+        lacking(Path::new(&whole), &part, tensor);
+        let card = folder.path().join(format!("{net}.toml"));
+        std::fs::copy(array(&format!("{net}.toml")), &card).unwrap();
+        let mut command = foil(&["score", "--quiet", "--metrics", "oracle", "--originals"]);
+        command.args([&array("real.npy"), "--counterfactuals", &array("gen.npz")]);
+        command.args(["--range", "-0.5,0.5", "--oracle"]).arg(&card);
+        command.assert().failure().stderr(contains(tensor));
+    }
+}
+
+#[test]
+fn a_black_counterfactual_that_is_left_out_is_not_said_to_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    // Sample 7 of GEN is black.
+    let mut targets = [1.0f32; 30];
+    targets[7] = 0.0;
+    let targets = npy(folder.path(), "t.npy", &[30], &targets);
+    let own = npy(folder.path(), "o.npy", &[30], &[0.0; 30]);
+    let mut command = score("gen", "mnist_m05_05");
+    command.args(["--metrics", "tcv,en", "--skip-bad", "--targets", &targets]);
+    let found = json(command.args(["--original-predictions", &own]));
+    let notes = found["notes"].to_string();
+    assert!(
+        notes.contains("1 of 30 samples: the target is the prediction"),
+        "{notes}"
+    );
+    assert!(!notes.contains("black"), "{notes}");
+}
+
+/// A study of GB and GEN with these lines; the targets of GEN are its predictions on the originals if `equal`.
+fn study(folder: &Path, lines: &str, equal: bool) -> Command {
+    let targets = match equal {
+        true => format!("targets = \"{}::orig_pred\"\n", array("gen.npz")),
+        false => String::new(),
+    };
+    let text = format!(
+        "range = [-0.5, 0.5]\noriginals = \"{}\"\n{lines}\n[[method]]\nname = \"GB\"\ncounterfactuals = \"{}\"\n[[method]]\nname = \"GEN\"\ncounterfactuals = \"{}\"\n{targets}",
+        array("real.npy"),
+        array("gb.npz"),
+        array("gen.npz")
+    );
+    std::fs::write(folder.join("study.toml"), text).unwrap();
+    let mut command = foil(&["study", "quantitative", "--data", "mnist", "--quiet"]);
+    command.args(["--device", "cpu", "--force", "--config"]);
+    command
+        .arg(folder.join("study.toml"))
+        .arg("--out")
+        .arg(folder.join("out"));
+    command
+}
+
+#[test]
+fn a_study_with_equal_targets_advises_its_configuration_and_keeps_what_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = study(folder.path(), "", true);
+    refused(
+        &mut command,
+        &[
+            "study.toml",
+            "method GEN",
+            "30 such samples",
+            "`skip_bad = true`",
+            "`protocol = ",
+        ],
+    );
+    let gb = std::fs::read_to_string(folder.path().join("out/GB/scores.json")).unwrap();
+    assert!(gb.contains("elastic_net"));
+    let mut command = study(folder.path(), "skip_bad = true", false);
+    let output = command.assert().success().get_output().stdout.clone();
+    let text = String::from_utf8_lossy(&output);
+    // Failed ones are told, and how many count; a share has both ends of its interval; there is no chart without LVS.
+    for words in [
+        "GB: 28 of 30, GEN: 30 of 30",
+        "GB: 2 of 30 samples: the method failed",
+        "GEN: 1 of 30 samples: the counterfactual is entirely black",
+        "0.9667 [0.8333, 0.9941]",
+        "counterfactuals.png",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("lvs.svg") && !text.contains("LVS"), "{text}");
+}
+
+#[test]
+fn a_study_of_several_evaluation_models_shows_their_spread() {
+    let folder = tempfile::tempdir().unwrap();
+    let oracle = array("mnist_oracle_m05_05.toml");
+    let ae = small("autoencoders_mnist_m05_05.safetensors");
+    let seeds = format!(
+        "oracle = \"{oracle}\"\n[[seed]]\noracle = \"{oracle}\"\nautoencoders = \"{0}\"\n[[seed]]\noracle = \"{oracle}\"\nautoencoders = \"{0}\"\n[label_models]\ndigit = \"{oracle}\"\n",
+        ae.display()
+    );
+    let output = study(folder.path(), &seeds, false).assert().success();
+    let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    for words in [
+        "Scores over 2 sets of evaluation models",
+        "seeds.svg",
+        "LVS (digit) ↑",
+        "lvs.svg",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // The same networks twice: the scores of one of them, without a spread.
+    let spread = text.split("sets of evaluation models").nth(1).unwrap();
+    let line = |name: &str| {
+        spread
+            .lines()
+            .find(|l| l.starts_with(name))
+            .unwrap()
+            .to_owned()
+    };
+    for name in ["IM1 ", "100 IM2", "Oracle ", "FID"] {
+        assert_eq!(line(name).matches("± 0.0000").count(), 2, "{text}");
+    }
+    let svg = std::fs::read_to_string(folder.path().join("out/seeds.svg")).unwrap();
+    assert!(svg.contains("GEN IM1:"), "{svg}");
+    let one = format!("[[seed]]\noracle = \"{oracle}\"\n");
+    refused(
+        &mut study(folder.path(), &one, false),
+        &["[[seed]]", "two or more"],
+    );
+}
+
+#[test]
+fn label_variation_has_an_arrow_where_the_explained_label_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("gb");
+    let other = array("mnist_oracle_0_1.toml");
+    let mut command = score("gb", "mnist_m05_05");
+    command
+        .args(ALL)
+        .args(["--label-model", &format!("hat={other}"), "--out"]);
+    command.arg(&out).assert().success();
+    let table = |more: &[&str]| {
+        let output = foil(&["tables", "--from"])
+            .arg(&out)
+            .args(more)
+            .assert()
+            .success();
+        String::from_utf8_lossy(&output.get_output().stdout).into_owned()
+    };
+    // The label model of the digit is the oracle.
+    let text = table(&[]);
+    assert!(
+        text.contains("LVS (digit) ↑") && text.contains("LVS (hat) ↓"),
+        "{text}"
+    );
+    let text = table(&["--explained", "hat"]);
+    assert!(
+        text.contains("LVS (digit) ↓") && text.contains("LVS (hat) ↑"),
+        "{text}"
+    );
+    let mut command = foil(&["tables", "--explained", "shoe", "--from"]);
+    refused(command.arg(&out), &["\"shoe\"", "digit, hat"]);
+}
+
 /// Exit code 2 and a message with all the words.
 fn refused(command: &mut Command, words: &[&str]) {
     let output = command.assert().code(2).get_output().stderr.clone();

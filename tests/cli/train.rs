@@ -475,3 +475,56 @@ fn bad_input_is_explained() {
         &["attributes.csv", "foil glyphs render"],
     );
 }
+
+#[test]
+fn attributes_of_celeba_are_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let mut rows = String::from("41\nSmiling Bald\n");
+    for i in 0..40u8 {
+        let (name, bright) = (format!("{i:06}"), i % 2 == 0);
+        let image =
+            image::RgbImage::from_pixel(8, 8, image::Rgb([if bright { 230 } else { 20 }; 3]));
+        image
+            .save(folder.path().join(format!("data/{name}.png")))
+            .unwrap();
+        rows.push_str(&format!("{name}.jpg {} -1\n", if bright { 1 } else { -1 }));
+    }
+    // Named, but not in the folder.
+    rows.push_str("999999.jpg 1 1\n");
+    std::fs::write(folder.path().join("list_attr_celeba.txt"), rows).unwrap();
+    let list = folder
+        .path()
+        .join("list_attr_celeba.txt")
+        .display()
+        .to_string();
+    let with = |attribute: &str| {
+        let more = [
+            "--attributes",
+            &list,
+            "--attribute",
+            attribute,
+            "--steps",
+            "30",
+            "--batch",
+            "16",
+        ];
+        train(folder.path(), "classifier", "smile", &more)
+    };
+    let output = with("Smiling");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let card = std::fs::read_to_string(folder.path().join("smile.toml")).unwrap();
+    assert!(card.contains("\"not Smiling\", \"Smiling\""), "{card}");
+    assert!(card.contains("CelebA's attribute Smiling"), "{card}");
+    let said = with("Happy");
+    assert!(!said.status.success());
+    let error = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        error.contains("Happy") && error.contains("Smiling, Bald"),
+        "{error}"
+    );
+}

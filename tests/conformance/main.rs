@@ -5,3 +5,4 @@ mod diffusion;
 mod fails;
 mod golden;
 mod orthogonal;
+mod quantitative;

@@ -1,4 +1,4 @@
-//! `foil generate`: counterfactuals by guided diffusion.
+//! `foil generate`: counterfactuals by guided diffusion, or by gb, gl and gen.
 
 pub mod guidance;
 mod manifest;
@@ -21,8 +21,8 @@ use crate::tensor::{Device, Kept, WithGradients};
 use crate::weights::Registry;
 use guidance::{GuidanceArgs, MethodArg};
 
-/// Makes counterfactuals of images by guided diffusion; defaults are the networks of the glyph world, inside the
-/// program.
+/// Makes counterfactuals of images by guided diffusion, or of small images by gb (gradient descent), gl (prototypes) or gen (an
+/// invertible network) with --method; defaults are the networks of the glyph world, inside the program.
 #[derive(Args)]
 pub struct GenerateArgs {
     /// Folder of original images

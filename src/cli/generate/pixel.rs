@@ -79,16 +79,17 @@ impl PixelArgs {
             Some(option) => Err(usage(format!("{option} is no option of --method {name}"))),
             None => Ok(()),
         };
-        for (option, value) in [
-            ("--gamma", self.gamma),
-            ("--theta", self.theta),
-            ("--tolerance", self.tolerance),
-        ] {
+        for (option, value) in [("--gamma", self.gamma), ("--theta", self.theta)] {
             if let Some(value) = value.filter(|v| !(0.0..=1e9).contains(v)) {
                 return Err(usage(format!(
                     "{option} {value}: expected a number from 0 on"
                 )));
             }
+        }
+        if let Some(value) = self.tolerance.filter(|v| !(*v > 0.0 && *v < 1.0)) {
+            return Err(usage(format!(
+                "--tolerance {value}: expected a number between 0 and 1, how far the wanted class may be from certain"
+            )));
         }
         let of_gl = [
             ("--autoencoder", self.autoencoder.is_some()),

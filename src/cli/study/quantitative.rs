@@ -7,8 +7,9 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::generate::open_device;
 use crate::cli::{UsageError, print, say};
+use crate::score::samples::SamplesError;
 use crate::study::quantitative::made::{self, Config, MadeError, SHIPPED};
-use crate::study::quantitative::{Data, Given, run_given};
+use crate::study::quantitative::{Data, Given, QuantitativeError, run_given};
 use crate::tensor::{Device, Opened, Precision};
 use crate::weights::Registry;
 
@@ -77,7 +78,10 @@ fn on_given(args: &QuantitativeArgs, data: Data) -> anyhow::Result<()> {
         UsageError(why.into())
     })?;
     let given = Given::read(path).map_err(|e| UsageError(e.to_string()))?;
-    free_folder(args, &["tables.txt", "counterfactuals.png", "lvs.svg"])?;
+    free_folder(
+        args,
+        &["tables.txt", "counterfactuals.png", "lvs.svg", "seeds.svg"],
+    )?;
     let opened = args.device.open(Precision::F32);
     let (device, opened, why) = opened.map_err(|e| UsageError(e.to_string()))?;
     let mut note = |text: &str| {
@@ -87,13 +91,21 @@ fn on_given(args: &QuantitativeArgs, data: Data) -> anyhow::Result<()> {
     };
     note(&format!("on {device} ({why})"));
     let registry = Registry::open()?;
-    let printed = match opened {
+    let done = match opened {
         Opened::Cpu(cpu) => run_given(&cpu, &registry, data, &given, &args.out, &mut note),
         Opened::Gpu(gpu) => run_given(&gpu, &registry, data, &given, &args.out, &mut note),
-    }?;
+    };
+    let done = done.map_err(|error| match error {
+        QuantitativeError::Usage(_) | QuantitativeError::Samples(SamplesError::Input { .. }) => {
+            UsageError(format!("{}: {error}", path.display())).into()
+        }
+        other => anyhow::Error::from(other),
+    })?;
     print(&format!(
-        "{printed}\n{} holds the tables, scores of each method, a grid and the label variation\n",
-        args.out.display()
+        "{}\n{} holds the scores of each method, {}\n",
+        done.text,
+        args.out.display(),
+        done.files.join(", ")
     ))
 }
 

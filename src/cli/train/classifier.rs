@@ -163,6 +163,10 @@ pub fn robust(args: &RobustArgs) -> Result<()> {
 }
 
 pub fn encoder(args: &EncoderArgs) -> Result<()> {
+    if args.common.attributes.is_some() {
+        let why = "--attributes: an encoder reads the attributes of glyphs off an image; train a classifier of one attribute";
+        return Err(super::UsageError(why.into()).into());
+    }
     let wanted = Wanted {
         target: Target::Attributes,
         aided: false,
@@ -252,6 +256,7 @@ fn learn(what: &'static str, common: &CommonArgs, steps: usize, wanted: &Wanted)
         );
     }
     let labels = match meaning.target {
+        Target::Label if task.args.attribute.is_some() => task.args.attribute_labels(),
         Target::Label if meaning.labels == 2 => vec!["even".to_owned(), "odd".to_owned()],
         _ => Vec::new(),
     };

@@ -44,6 +44,10 @@ pub fn run(args: &CnnArgs) -> Result<()> {
     let common = &args.common;
     let task = Task::new("cnn", common, 1000, |_| true)?;
     let data = &task.data;
+    if common.attribute.is_some() && args.target == TargetName::Character {
+        let why = "--target character: CelebA's attributes have no characters; leave it out";
+        return Err(super::UsageError(why.into()).into());
+    }
     let &[first, second, dense] = &args.widths[..] else {
         let why = "--widths: expected three numbers, such as 16,32,64";
         return Err(super::UsageError(why.into()).into());
@@ -83,7 +87,10 @@ pub fn run(args: &CnnArgs) -> Result<()> {
         dict,
         cost: trained.cost,
         found,
-        labels: (0..classes).map(|c| c.to_string()).collect(),
+        labels: match common.attribute {
+            Some(_) => common.attribute_labels(),
+            None => (0..classes).map(|c| c.to_string()).collect(),
+        },
         range: RANGE,
         grey: true,
         further: String::new(),

@@ -82,6 +82,13 @@ struct CommonArgs {
     /// Folder with attributes.csv and the images it names
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// CelebA's list_attr_celeba.txt: --data is a folder of the images that it names (square, of one size), and the label is
+    /// --attribute
+    #[arg(long, value_name = "FILE", requires = "attribute")]
+    attributes: Option<PathBuf>,
+    /// The attribute to learn, such as Smiling: class 1 has it, class 0 does not
+    #[arg(long, value_name = "NAME", requires = "attributes")]
+    attribute: Option<String>,
     /// File of weights to write; its model card gets the same name with .toml
     #[arg(long, value_name = "FILE.safetensors")]
     out: PathBuf,
@@ -139,6 +146,12 @@ fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 impl CommonArgs {
+    /// The two classes of an attribute.
+    fn attribute_labels(&self) -> Vec<String> {
+        let name = self.attribute.as_deref().unwrap_or_default();
+        vec![format!("not {name}"), name.to_owned()]
+    }
+
     /// An earlier run's files are not lost by mistake, and those of this one can be written.
     fn check_out(&self, picture: bool) -> Result<()> {
         let checkpoint = checkpoint(&self.out);
@@ -216,7 +229,10 @@ impl<'a> Task<'a> {
             );
         }
         args.check_out(what == "ddpm")?;
-        let data = Data::read(&args.data)?;
+        let data = match (&args.attributes, &args.attribute) {
+            (Some(file), Some(attribute)) => Data::read_celeba(&args.data, file, attribute)?,
+            _ => Data::read(&args.data)?,
+        };
         let mut items = data.split(Split::Train);
         items.retain(|&i| keep(&data.rows[i]));
         if items.is_empty() {

@@ -4,6 +4,7 @@ use super::super::Result;
 use super::super::check::{Check, Tolerance};
 use super::super::error::Of;
 use super::super::folder::Folder;
+use super::super::tensors::Tensors;
 use super::data::Config;
 use crate::nets::Autoencoder;
 use crate::score::samples::{Autoencoders, class_autoencoders};
@@ -40,9 +41,13 @@ pub fn run<B: Backend>(backend: &B, folder: &Folder, check: &mut Check) -> Resul
     for config in inputs {
         let file = file(config);
         let Some(weights) = folder.tensors(&file)? else {
+            skip(&forward, config, &[], &format!("{file} is absent"), check);
             continue;
         };
         let dicts = class_autoencoders(&file, &weights.state_dict()?).of(&file)?;
+        let keys: Vec<&str> = dicts.keys().map(String::as_str).collect();
+        let why = format!("{file} holds no such auto-encoder");
+        skip(&forward, config, &keys, &why, check);
         let input = forward.f32_of_rank(&format!("{config}.input"), 4)?;
         let x = backend.upload(&input).of(config)?;
         for (key, dict) in &dicts {
@@ -68,4 +73,21 @@ pub fn run<B: Backend>(backend: &B, folder: &Folder, check: &mut Check) -> Resul
         }
     }
     Ok(())
+}
+
+/// Puts aside the expectations of auto-encoders that are not among `there`.
+fn skip(forward: &Tensors, config: &str, there: &[&str], why: &str, check: &mut Check) {
+    let start = format!("{config}.");
+    for name in forward.names() {
+        let Some(part) = name.strip_prefix(&start) else {
+            continue;
+        };
+        let key = part
+            .strip_prefix("ae_")
+            .and_then(|part| part.split('.').next());
+        if !key.is_some_and(|key| there.contains(&key)) && (key.is_some() || there.is_empty()) {
+            forward.skip(name);
+            check.absent(format!("autoencoder_forward.safetensors: {name} ({why})"));
+        }
+    }
 }

@@ -7,7 +7,9 @@
 
 mod autoencoders;
 mod data;
+mod fake_rule;
 mod first;
+mod lacking;
 mod own_models;
 mod scores;
 
@@ -57,6 +59,7 @@ pub fn run<B: MetricBackend + 'static>(
     check: &mut Check,
 ) -> Result<()> {
     autoencoders::run(backend, folder, check)?;
+    let mut rows = first::Rows::read(folder)?;
     let mut data = Data::default();
     for config in CONFIGS {
         let Some(set) = data.of(folder, config.data, check)? else {
@@ -68,8 +71,11 @@ pub fn run<B: MetricBackend + 'static>(
         for method in set.methods.keys() {
             let evaluated = scores::evaluate(backend, set, method, config, &autoencoders, &models)?;
             scores::check_all(folder, config, method, &evaluated, check)?;
+            rows.check_of(folder, config, method, &evaluated, check)?;
             models.results(folder, config, method, &evaluated, check)?;
         }
     }
-    scores::without_data(folder, check)
+    rows.finish(folder, check)?;
+    scores::without_data(folder, check)?;
+    lacking::put_aside(folder, check)
 }

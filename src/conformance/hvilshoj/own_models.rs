@@ -103,7 +103,6 @@ impl<B: MetricBackend + 'static> Models<B> {
             }
             let Some(results) = &results else { continue };
             let root = results.root();
-            root.skip_fields(&["note", "models"]);
             let accuracy = root
                 .get("configs")
                 .and_then(|c| c.get(config.name))

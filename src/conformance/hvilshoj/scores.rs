@@ -165,8 +165,7 @@ pub fn check_all(
         check.group(format!("{} recomputed", config.name));
         reproduction(&of, method, evaluated, &scores, check)?;
     }
-    super::first::per_sample(folder, config, method, evaluated, check)?;
-    super::first::rows(folder, config, method, evaluated, check)
+    super::first::per_sample(folder, config, method, evaluated, check)
 }
 
 fn reproduction(

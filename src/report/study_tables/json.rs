@@ -53,6 +53,16 @@ fn row(row: &TableRow, table: &Table, digits: usize) -> Value {
                     shown["against_groups"] = json!(against);
                 }
             }
+            if let Cell::Interval {
+                mean,
+                ci95,
+                samples,
+            } = cell
+            {
+                shown["mean"] = json!(mean);
+                shown["ci95"] = json!(ci95);
+                shown["samples"] = json!(samples);
+            }
             (column.clone(), shown)
         })
         .collect();

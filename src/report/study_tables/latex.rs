@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Document, NOTHING, parts};
+use super::{Document, NOTHING, parts, printed};
+use crate::study::tables::Cell;
 use crate::study::tables::settings::Better;
 
 /// All tables as floats, each with its convention and notes in the caption.
@@ -23,11 +24,17 @@ pub fn render(document: &Document) -> String {
         for row in &table.rows {
             let name = row.latex.clone().unwrap_or_else(|| escaped(&row.name));
             let arrow = match row.better {
-                Better::Higher => "\\uparrow",
-                Better::Lower => "\\downarrow",
+                Better::Higher => " $\\uparrow$",
+                Better::Lower => " $\\downarrow$",
+                Better::Open => "",
             };
-            let _ = write!(text, "{name} ${arrow}$");
+            let _ = write!(text, "{name}{arrow}");
             for cell in &row.cells {
+                if let Cell::Interval { .. } = cell {
+                    let shown = printed(cell, table, document.digits);
+                    let _ = write!(text, " & ${shown}$");
+                    continue;
+                }
                 let _ = match parts(cell, table, document.digits) {
                     Some((mean, std)) if std != NOTHING => write!(text, " & ${mean} \\pm {std}$"),
                     Some((mean, _)) => write!(text, " & ${mean}$"),

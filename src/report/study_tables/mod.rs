@@ -56,8 +56,13 @@ fn parts(cell: &Cell, table: &Table, digits: usize) -> Option<(String, String)> 
     Some((shown(*mean), std.map_or(NOTHING.into(), shown)))
 }
 
-/// `mean ± std`, or `-`.
+/// `mean ± std`, `mean [low, high]`, or `-`.
 pub fn printed(cell: &Cell, table: &Table, digits: usize) -> String {
+    if let Cell::Interval { mean, ci95, .. } = cell {
+        let [mean, low, high] =
+            [*mean, ci95[0], ci95[1]].map(|value| number(value, digits, table.zeros));
+        return format!("{mean} [{low}, {high}]");
+    }
     match parts(cell, table, digits) {
         Some((mean, std)) => format!("{mean} ± {std}"),
         None => NOTHING.into(),
@@ -67,10 +72,11 @@ pub fn printed(cell: &Cell, table: &Table, digits: usize) -> String {
 /// The name of a row with the direction that is better.
 fn titled(row: &TableRow) -> String {
     let arrow = match row.better {
-        Better::Higher => "↑",
-        Better::Lower => "↓",
+        Better::Higher => " ↑",
+        Better::Lower => " ↓",
+        Better::Open => "",
     };
-    format!("{} {arrow}", row.name)
+    format!("{}{arrow}", row.name)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub struct Counts {
     pub kept: usize,
     /// The method made no counterfactual.
     pub failed: usize,
-    /// Entirely black, but not failed.
+    /// Entirely black, but neither failed nor left out for its target.
     pub black: usize,
     /// Left out: the target is the prediction on the original.
     pub same_target: usize,
@@ -30,7 +30,7 @@ pub fn counts(samples: &Samples, terms: &Terms) -> Counts {
         samples: n,
         kept: count(&|i| terms.kept[i]),
         failed: count(&|i| samples.failed(i)),
-        black: count(&|i| terms.black[i] && !samples.failed(i)),
+        black: count(&|i| terms.black[i] && !samples.failed(i) && !terms.same_target[i]),
         same_target: count(&|i| terms.same_target[i]),
     }
 }

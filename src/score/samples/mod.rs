@@ -26,7 +26,7 @@ pub use aggregate::{Counts, aggregate, counts};
 pub use evaluate::{Run, Terms, evaluate};
 pub use networks::{Autoencoders, LabelModel, Networks, class_autoencoders};
 pub use pixels::{Pixels, Scale};
-pub use report::{Titles, fingerprints, pairs_csv, scores};
+pub use report::{Titles, fingerprints, notes, pairs_csv, scores};
 
 use super::settings::Protocol;
 use crate::metrics::MetricError;

@@ -128,8 +128,34 @@ pub fn class_autoencoders(
         let own = found.entry(key.into()).or_default();
         own.insert(name, array.clone());
     }
+    // The network itself would name a lacking tensor without its class, and by another number.
+    for (key, own) in &found {
+        for (side, layer, leaf) in PARTS {
+            if !own.contains(&format!("{side}.{layer}.{leaf}")) {
+                return Err(SamplesError::input(
+                    place,
+                    format!("the tensor `ae_{key}.{side}.conv{}.{leaf}`", layer + 1),
+                    "none of that name",
+                    "give all weights and biases of every auto-encoder",
+                ));
+            }
+        }
+    }
     Ok(found)
 }
+
+/// The tensors of an auto-encoder: side, layer, part.
+const PARTS: [(&str, usize, &str); 12] = {
+    let mut parts = [("encoder", 0, "weight"); 12];
+    let mut at = 0;
+    while at < 12 {
+        let side = if at < 6 { "encoder" } else { "decoder" };
+        let leaf = if at % 2 == 0 { "weight" } else { "bias" };
+        parts[at] = (side, at % 6 / 2, leaf);
+        at += 1;
+    }
+    parts
+};
 
 /// A classifier that is asked about samples.
 pub struct LabelModel<B: Backend> {

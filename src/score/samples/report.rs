@@ -89,15 +89,8 @@ pub struct Titles<'a> {
     pub seed: u64,
 }
 
-/// `scores.json`.
-pub fn scores(
-    titles: &Titles<'_>,
-    found: BTreeMap<String, Score>,
-    fingerprints: BTreeMap<String, Fingerprint>,
-    counts: Counts,
-    run: &Run<'_>,
-    oracles: Vec<String>,
-) -> Scores {
+/// What became of samples that are special, in words.
+pub fn notes(counts: Counts, run: &Run<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |count: usize, what: &str| {
         if count > 0 {
@@ -108,17 +101,34 @@ pub fn scores(
         counts.failed,
         "the method failed; they count in the validity only",
     );
-    let black = match run.protocol {
-        Protocol::Exact => "the counterfactual is entirely black; they are kept in every score",
-        Protocol::Published => {
+    let black = match (run.protocol, run.reject_invalid) {
+        (Protocol::Exact, false) => {
+            "the counterfactual is entirely black; they are kept in every score"
+        }
+        (Protocol::Exact, true) => {
+            "the counterfactual is entirely black; they are kept where the prediction is the target"
+        }
+        (Protocol::Published, _) => {
             "the counterfactual is entirely black; left out of all but the validity, as published"
         }
     };
     note(counts.black, black);
     note(
         counts.same_target,
-        "the target is the prediction on the original; left out (--skip-bad)",
+        "the target is the prediction on the original; left out, as bad samples were to be skipped",
     );
+    notes
+}
+
+/// `scores.json`.
+pub fn scores(
+    titles: &Titles<'_>,
+    found: BTreeMap<String, Score>,
+    fingerprints: BTreeMap<String, Fingerprint>,
+    counts: Counts,
+    run: &Run<'_>,
+    oracles: Vec<String>,
+) -> Scores {
     let group = Group {
         name: titles.name.into(),
         method: titles.method.map(Into::into),
@@ -149,7 +159,7 @@ pub fn scores(
         fingerprints,
         groups,
         left_out: Default::default(),
-        notes,
+        notes: notes(counts, run),
     }
 }
 

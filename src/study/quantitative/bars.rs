@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::MethodScores;
 
-const COLOURS: [&str; 6] = [
+pub(super) const COLOURS: [&str; 6] = [
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
 ];
 /// Of the plot, in pixels.
@@ -97,7 +97,7 @@ pub fn label_variation_svg(title: &str, methods: &[MethodScores]) -> Option<Stri
     Some(svg)
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -124,6 +124,7 @@ mod tests {
             )]
             .into(),
             fingerprints: Default::default(),
+            notes: Vec::new(),
         };
         let methods = [
             method("GB", std::f64::consts::LN_2 / 2.0),

@@ -8,9 +8,11 @@ mod bars;
 mod error;
 mod fakemnist;
 mod given;
+mod given_run;
 mod grid;
 pub mod made;
 mod results;
+mod seeds;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -18,9 +20,11 @@ use std::collections::BTreeMap;
 pub use bars::label_variation_svg;
 pub use error::QuantitativeError;
 pub use fakemnist::{FakeLabels, FakeSet, SEED, fake_labels, fake_mnist};
-pub use given::{Data, Given, run_given};
-pub use grid::{GridRow, counterfactual_grid};
+pub use given::{Data, Given};
+pub use given_run::{Finished, run_given};
+pub use grid::{GridColumn, counterfactual_grid};
 pub use results::{holds_samples, read_results};
+pub use seeds::{seeds_svg, seeds_table};
 pub use tables::table;
 
 use crate::score::{Fingerprint, Score, Scores};
@@ -33,6 +37,8 @@ pub struct MethodScores {
     pub place: String,
     pub scores: BTreeMap<String, Score>,
     pub fingerprints: BTreeMap<String, Fingerprint>,
+    /// What became of samples that failed, are black or were left out.
+    pub notes: Vec<String>,
 }
 
 impl MethodScores {
@@ -43,6 +49,7 @@ impl MethodScores {
             place: place.into(),
             scores: group.scores.clone(),
             fingerprints: scores.fingerprints.clone(),
+            notes: scores.notes.clone(),
         };
         scores.groups.iter().map(one).collect()
     }

@@ -96,6 +96,12 @@ pub enum Cell {
         /// How many groups it was compared with.
         against: Option<usize>,
     },
+    /// A share with an interval that does not lie evenly around it.
+    Interval {
+        mean: f64,
+        ci95: [f64; 2],
+        samples: usize,
+    },
 }
 
 /// Computes the tables of `layouts`.

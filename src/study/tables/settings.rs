@@ -97,6 +97,8 @@ pub enum Better {
     #[default]
     Higher,
     Lower,
+    /// Neither way, or nobody has said which.
+    Open,
 }
 
 /// Which groups a setup takes.

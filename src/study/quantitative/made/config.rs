@@ -166,6 +166,12 @@ impl Config {
         {
             return refuse("iterations, lambdas and c_steps: expected 1 or more".into());
         }
+        let tolerance = self.gb.tolerance;
+        if !(tolerance > 0.0 && tolerance < 1.0) {
+            return refuse(format!(
+                "gb.tolerance = {tolerance}: expected a number between 0 and 1, how far the wanted class may be from certain"
+            ));
+        }
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use super::{Config, Counterfactuals, MadeError, MethodScores, Result};
 use crate::nets::build;
 use crate::score::samples::load::card_range;
 use crate::score::samples::{
-    Autoencoders, LabelModel, Networks, Run, aggregate, evaluate, fingerprints,
+    Autoencoders, LabelModel, Networks, Run, aggregate, counts, evaluate, fingerprints, notes,
 };
 use crate::score::{Protocol, Selection};
 use crate::tensor::cpu::Cpu;
@@ -95,11 +95,13 @@ impl Judges {
         };
         let terms = evaluate(&Cpu, &made.samples, &networks, &run, &mut |_, _| {})?;
         let scores = aggregate(&made.samples, &terms, &run)?;
+        let notes = notes(counts(&made.samples, &terms), &run);
         Ok(MethodScores {
             method: made.method.clone(),
             place: "this study".into(),
             fingerprints: fingerprints(&scores, &networks, &run, Cpu.arithmetic()),
             scores,
+            notes,
         })
     }
 }

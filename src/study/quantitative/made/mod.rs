@@ -14,7 +14,7 @@ use std::time::Instant;
 pub use config::{Config, SHIPPED};
 pub use error::MadeError;
 
-use super::{GridRow, MethodScores, counterfactual_grid, label_variation_svg, table};
+use super::{GridColumn, MethodScores, counterfactual_grid, label_variation_svg, table};
 use crate::explain::pixel::{Explainer, Method};
 use crate::folder::write_whole;
 use crate::glyphs::dataset;
@@ -122,7 +122,12 @@ pub fn run(
     let mut notes = lines;
     notes.push(format!("{:.1} s in all", started.elapsed().as_secs_f64()));
     let document = Document {
-        tables: vec![table(3, title, &scores)?],
+        tables: vec![table(
+            3,
+            title,
+            &scores,
+            Some(EXPLAINED).filter(|label| config.labels.contains_key(*label)),
+        )?],
         digits: 4,
         notes,
     };
@@ -131,10 +136,17 @@ pub fn run(
     write_whole(&out.join(SCORES), json(config, &scores, &all).as_bytes())?;
     let originals = Pixels::grey(config.size, config.size, &originals.grey());
     let range = config.range.map(f64::from);
-    let of = |pixels| GridRow { pixels, range };
-    let columns: Vec<GridRow<'_>> = [of(&originals)]
+    let of = |name, pixels| GridColumn {
+        name,
+        pixels,
+        range,
+    };
+    let columns: Vec<GridColumn<'_>> = [of("original", &originals)]
         .into_iter()
-        .chain(all.iter().map(|made| of(&made.samples.counterfactuals)))
+        .chain(
+            all.iter()
+                .map(|made| of(&made.method, &made.samples.counterfactuals)),
+        )
         .collect();
     let shown: Vec<usize> = (0..config.images.min(SHOWN)).collect();
     let grid = counterfactual_grid(&columns, &shown)?;
@@ -147,6 +159,9 @@ pub fn run(
         scores,
     })
 }
+
+/// The label that the explained networks learnt.
+const EXPLAINED: &str = "dot";
 
 /// Originals in the grid.
 const SHOWN: usize = 8;
@@ -161,13 +176,34 @@ fn line(made: &Counterfactuals, originals: &Originals) -> String {
         .count();
     let right = originals.labels.iter().zip(&samples.original_prediction);
     let right = right.filter(|(label, class)| **label as i64 == **class);
-    format!(
+    let mut said = format!(
         "{}: found {found} of {} in {:.1} s; the explained network is right about {} originals",
         made.method,
         samples.prediction.len(),
         made.seconds,
         right.count()
-    )
+    );
+    let diverged = diverged(samples);
+    if diverged > 0 {
+        said.push_str(&format!(
+            "; {diverged} of those found are noise: the search diverged (docs/quantitative.md)"
+        ));
+    }
+    said
+}
+
+/// Found counterfactuals whose change is more than a quarter of the largest one that there is: no digit and no letter
+/// covers so much of its image.
+fn diverged(samples: &Samples) -> usize {
+    let size = samples.originals.size();
+    let far = |i: &usize| {
+        let pairs = samples.originals.image(*i).iter();
+        let pairs = pairs.zip(samples.counterfactuals.image(*i));
+        let change: f32 = pairs.map(|(a, b)| (a - b).abs()).sum();
+        change > 0.25 * 255.0 * size as f32
+    };
+    let found = (0..samples.prediction.len()).filter(|&i| samples.prediction[i] >= 0);
+    found.filter(far).count()
 }
 
 /// The content of `scores.json`.
@@ -274,6 +310,20 @@ fn drawn_target(seed: u64, image: usize, own: usize, classes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counterfactuals_that_are_noise_are_counted() {
+        let grey = |values: &[u8]| Pixels::grey(2, 2, values);
+        let samples = Samples {
+            originals: grey(&[0; 12]),
+            // A small change, noise, and a failure that is no counterfactual.
+            counterfactuals: grey(&[255, 0, 0, 0, 255, 0, 255, 0, 255, 255, 255, 255]),
+            original_prediction: vec![0; 3],
+            target: vec![1, 1, -1],
+            prediction: vec![1, 1, -1],
+        };
+        assert_eq!(diverged(&samples), 1);
+    }
 
     #[test]
     fn drawn_targets_are_all_other_classes_evenly() {
