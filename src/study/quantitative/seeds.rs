@@ -80,6 +80,7 @@ pub fn seeds_table(seeds: &[Vec<MethodScores>]) -> Table {
         ),
         std: Std::Sample,
         paired: false,
+        apart: false,
         zeros: Zeros::Kept,
         against: None,
         columns: names,
