@@ -47,6 +47,14 @@ impl Stream {
     pub const INVERTIBLE_NOISE: Stream = Stream(73);
     /// Target classes of a study that draws them.
     pub const STUDY_TARGETS: Stream = Stream(74);
+    /// First weights of a network for tables.
+    pub const TABULAR_WEIGHTS: Stream = Stream(90);
+    /// Order of the rows in each epoch of its training.
+    pub const TABULAR_ORDER: Stream = Stream(91);
+    /// What a search for a counterfactual of a table's row draws.
+    pub const TABULAR_SEARCH: Stream = Stream(92);
+    /// Rows of the bootstrap replicates of mean ranks.
+    pub const RANK_BOOTSTRAP: Stream = Stream(93);
 }
 
 const ROUNDS: usize = 10;

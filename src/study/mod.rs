@@ -3,3 +3,4 @@
 pub mod diffusion;
 pub mod quantitative;
 pub mod tables;
+pub mod tabular;

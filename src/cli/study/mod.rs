@@ -1,6 +1,7 @@
 //! `foil study`: a paper's whole protocol from one configuration.
 
 mod quantitative;
+mod tabular;
 
 use std::path::PathBuf;
 
@@ -29,6 +30,8 @@ enum What {
     Diffusion(DiffusionArgs),
     /// Quantitative evaluations: GB, GL and GEN, scored by EN, TCV, IM1, IM2, FID, oracle and label variation
     Quantitative(quantitative::QuantitativeArgs),
+    /// The tabular benchmark: ten methods on tables, scored, ranked
+    Tabular(tabular::TabularArgs),
 }
 
 #[derive(Args)]
@@ -61,6 +64,7 @@ pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
     let args = match &args.what {
         What::Diffusion(args) => args,
         What::Quantitative(args) => return quantitative::run(args),
+        What::Tabular(args) => return tabular::run(args),
     };
     if let Some(name) = &args.print_config {
         let found = SHIPPED.iter().find(|(known, _)| known == name);
