@@ -60,7 +60,12 @@ const SAME: f32 = 1e-7;
 
 impl Tree {
     /// Grows a tree on rows with their classes (numbers below `count`). `None` without rows.
-    pub fn grow(rows: &[Vec<f64>], classes: &[usize], count: usize, params: TreeParams) -> Option<Self> {
+    pub fn grow(
+        rows: &[Vec<f64>],
+        classes: &[usize],
+        count: usize,
+        params: TreeParams,
+    ) -> Option<Self> {
         if rows.is_empty() || rows.len() != classes.len() {
             return None;
         }
@@ -114,7 +119,10 @@ impl Tree {
 
     /// Share of rows that get their class.
     pub fn accuracy(&self, rows: &[Vec<f64>], classes: &[usize]) -> f64 {
-        let hits = rows.iter().zip(classes).filter(|(r, c)| self.class(r) == **c);
+        let hits = rows
+            .iter()
+            .zip(classes)
+            .filter(|(r, c)| self.class(r) == **c);
         hits.count() as f64 / rows.len() as f64
     }
 }
@@ -139,7 +147,10 @@ impl Rows<'_> {
             split: None,
             impurity,
             samples: rows.len(),
-            shares: counts.iter().map(|&c| c as f64 / rows.len() as f64).collect(),
+            shares: counts
+                .iter()
+                .map(|&c| c as f64 / rows.len() as f64)
+                .collect(),
         });
         if depth == self.params.max_depth || impurity <= f64::EPSILON {
             return at;
@@ -177,7 +188,9 @@ impl Rows<'_> {
                 }
                 // Squares over sizes: the larger, the smaller the impurity that is left.
                 let right = |c: usize| (counts[c] - left[c]) as f64;
-                let squares = (0..self.count).map(|c| (left[c] as f64).powi(2)).sum::<f64>();
+                let squares = (0..self.count)
+                    .map(|c| (left[c] as f64).powi(2))
+                    .sum::<f64>();
                 let others = (0..self.count).map(|c| right(c).powi(2)).sum::<f64>();
                 let proxy = squares / at as f64 + others / (order.len() - at) as f64;
                 // Sums in another order must not decide between equal splits.

@@ -81,7 +81,8 @@ pub fn beta_regularised(x: f64, a: f64, b: f64) -> f64 {
     if x >= 1.0 {
         return 1.0;
     }
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
+    let front =
+        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
     match x < (a + 1.0) / (a + b + 2.0) {
         true => front * beta_fraction(x, a, b) / a,
         false => 1.0 - front * beta_fraction(1.0 - x, b, a) / b,

@@ -1,6 +1,6 @@
 //! Friedman's test of k treatments on N blocks, Iman and Davenport's F, and Nemenyi's critical difference (Demšar 2006).
 //!
-//! χ² = 12N/(k(k+1)) (Σ R̄² − k(k+1)²/4); with ties divided by 1 − Σ(t³−t)/(N(k³−k)). F = (N−1)χ²/(N(k−1)−χ²).
+//! χ² = 12N/(k(k+1)) Σ (R̄ − (k+1)/2)²; with ties divided by 1 − Σ(t³−t)/(N(k³−k)). F = (N−1)χ²/(N(k−1)−χ²).
 //! CD = q √(k(k+1)/(6N)), q the 5 % point of the studentised range over √2. Two treatments differ if their mean ranks are further apart than CD.
 
 use serde::Serialize;
@@ -17,8 +17,8 @@ pub const LEVEL: f64 = 0.05;
 
 /// Printed 5 % points of Nemenyi's test for 2 to 20 treatments.
 const PRINTED: [f64; 19] = [
-    1.960, 2.344, 2.569, 2.728, 2.850, 2.948, 3.031, 3.102, 3.164, 3.219, 3.268, 3.313, 3.354, 3.391, 3.426,
-    3.458, 3.489, 3.517, 3.544,
+    1.960, 2.344, 2.569, 2.728, 2.850, 2.948, 3.031, 3.102, 3.164, 3.219, 3.268, 3.313, 3.354,
+    3.391, 3.426, 3.458, 3.489, 3.517, 3.544,
 ];
 
 /// The test with everything that is printed of it.
@@ -68,8 +68,9 @@ impl Friedman {
             return None;
         }
         let (n, k) = (blocks as f64, means.len() as f64);
-        let squares: f64 = means.iter().map(|r| r * r).sum();
-        let chi = 12.0 * n / (k * (k + 1.0)) * (squares - k * (k + 1.0).powi(2) / 4.0);
+        // By deviations: rounded mean ranks need not add up.
+        let squares: f64 = means.iter().map(|r| (r - (k + 1.0) / 2.0).powi(2)).sum();
+        let chi = 12.0 * n / (k * (k + 1.0)) * squares;
         let f = (n - 1.0) * chi / (n * (k - 1.0) - chi);
         let (df1, df2) = (k - 1.0, (k - 1.0) * (n - 1.0));
         let critical_as_published = f_critical(LEVEL, df1, n - 1.0);
@@ -126,7 +127,10 @@ pub fn rank_intervals(blocks: &[Vec<f64>], plan: Bootstrap) -> Vec<Interval> {
     let interval = |j: usize| {
         let statistic = |draws: &mut Draws| -> Result<f64, std::convert::Infallible> {
             let counts = draws.resample_counts(blocks.len());
-            let each = blocks.iter().zip(&counts).map(|(b, &c)| b[j] * f64::from(c));
+            let each = blocks
+                .iter()
+                .zip(&counts)
+                .map(|(b, &c)| b[j] * f64::from(c));
             Ok(each.sum::<f64>() / blocks.len() as f64)
         };
         let mut values = match bootstrap_replicates(plan, Stream::RANK_BOOTSTRAP, statistic) {

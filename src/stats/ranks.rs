@@ -11,7 +11,13 @@ pub enum Better {
 pub fn rank_block(values: &[f64], better: Better) -> Vec<f64> {
     let sign = if better == Better::Larger { -1.0 } else { 1.0 };
     let mut order: Vec<usize> = (0..values.len()).collect();
-    let key = |at: usize| if values[at].is_nan() { f64::INFINITY } else { sign * values[at] };
+    let key = |at: usize| {
+        if values[at].is_nan() {
+            f64::INFINITY
+        } else {
+            sign * values[at]
+        }
+    };
     let missing = |at: usize| values[at].is_nan();
     order.sort_by(|&a, &b| missing(a).cmp(&missing(b)).then(key(a).total_cmp(&key(b))));
     let mut ranks = vec![0.0; values.len()];
@@ -41,7 +47,13 @@ mod tests {
     #[test]
     fn ties_share_and_missing_values_come_last() {
         let nan = f64::NAN;
-        assert_eq!(rank_block(&[3.0, 1.0, nan, 1.0, nan], Better::Smaller), [3.0, 1.5, 4.5, 1.5, 4.5]);
-        assert_eq!(rank_block(&[3.0, 1.0, nan, 1.0], Better::Larger), [1.0, 2.5, 4.0, 2.5]);
+        assert_eq!(
+            rank_block(&[3.0, 1.0, nan, 1.0, nan], Better::Smaller),
+            [3.0, 1.5, 4.5, 1.5, 4.5]
+        );
+        assert_eq!(
+            rank_block(&[3.0, 1.0, nan, 1.0], Better::Larger),
+            [1.0, 2.5, 4.0, 2.5]
+        );
     }
 }

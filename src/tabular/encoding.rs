@@ -5,7 +5,7 @@
 //! feature's number and the category. In tables without numbers the names are sorted as text (`10_a` stands before `1_a`); in mixed tables the
 //! number has four digits and numerical columns come last.
 
-use super::{Kind, Record, Result, Schema, TabularError, Table};
+use super::{Kind, Record, Result, Schema, Table, TabularError};
 
 /// Which kinds of features a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -207,7 +207,11 @@ fn columns(schema: &Schema) -> Vec<Column> {
     let mixed = kinds(schema) == Kinds::Mixed;
     let (mut sorted, mut last) = (Vec::new(), Vec::new());
     for (feature, of) in schema.features.iter().enumerate() {
-        let number = if mixed { format!("{feature:04}") } else { feature.to_string() };
+        let number = if mixed {
+            format!("{feature:04}")
+        } else {
+            feature.to_string()
+        };
         match of.kind {
             Kind::Numerical => last.push(Column {
                 name: feature.to_string(),

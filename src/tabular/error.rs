@@ -12,7 +12,9 @@ pub enum TabularError {
     },
     #[error("{file}: not a readable CSV: {reason}")]
     Csv { file: String, reason: String },
-    #[error("{file}, line {line}, column {column} (`{name}`): expected {expected}, found {found:?}")]
+    #[error(
+        "{file}, line {line}, column {column} (`{name}`): expected {expected}, found {found:?}"
+    )]
     Cell {
         file: String,
         line: u64,
@@ -40,13 +42,17 @@ pub enum TabularError {
         at: usize,
         reason: String,
     },
-    #[error("{file}: a network of {found}, but the data encode to {expected}; train one on these data or give their schema")]
+    #[error(
+        "{file}: a network of {found}, but the data encode to {expected}; train one on these data or give their schema"
+    )]
     Width {
         file: String,
         expected: String,
         found: String,
     },
-    #[error("{file}: not a network of one hidden layer: {reason}; expected tensors w1 [inputs, hidden], b1 [hidden], w2 [hidden, 2], b2 [2]")]
+    #[error(
+        "{file}: not a network of one hidden layer: {reason}; expected tensors w1 [inputs, hidden], b1 [hidden], w2 [hidden, 2], b2 [2]"
+    )]
     Network { file: String, reason: String },
     #[error("{what}: {reason}")]
     Rows { what: String, reason: String },

@@ -11,7 +11,12 @@ const SEED: u32 = 42;
 
 /// Rows that the network puts into `class` (`predicted` of each row): a sample of the test rows if there are enough, else all of them and a
 /// sample of the validation rows, then of the training rows.
-pub fn choose_factuals(split: &Split, predicted: &[usize], class: usize, most: usize) -> Vec<usize> {
+pub fn choose_factuals(
+    split: &Split,
+    predicted: &[usize],
+    class: usize,
+    most: usize,
+) -> Vec<usize> {
     let of = |rows: &[usize]| -> Vec<usize> {
         let hits = rows.iter().copied().filter(|&r| predicted[r] == class);
         hits.collect()

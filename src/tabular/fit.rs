@@ -81,7 +81,11 @@ impl Grid<'_> {
     }
 
     /// Trains all settings, side by side; the best, and what each came to. `done` hears how many are finished.
-    pub fn search(&self, all: &[FitSettings], done: &(dyn Fn(usize) + Sync)) -> Option<(Fit, Vec<GridPoint>)> {
+    pub fn search(
+        &self,
+        all: &[FitSettings],
+        done: &(dyn Fn(usize) + Sync),
+    ) -> Option<(Fit, Vec<GridPoint>)> {
         let count = std::sync::atomic::AtomicUsize::new(0);
         let fits: Vec<Fit> = all
             .par_iter()
@@ -126,7 +130,11 @@ impl Rms {
     }
 
     fn step(&mut self, rate: f32) {
-        let each = self.values.iter_mut().zip(&mut self.gradient).zip(&mut self.squares);
+        let each = self
+            .values
+            .iter_mut()
+            .zip(&mut self.gradient)
+            .zip(&mut self.squares);
         for ((value, gradient), square) in each {
             *square = RHO * *square + (1.0 - RHO) * *gradient * *gradient;
             *value -= rate * *gradient / (*square + EPSILON).sqrt();
@@ -180,7 +188,11 @@ fn train(rows: &[Vec<f64>], labels: &[usize], settings: FitSettings) -> Network 
                 d[labels[row]] -= share;
                 for j in 0..hidden {
                     let active = h[j] > 0.0;
-                    back[j] = if active { d[0] * w2.values[2 * j] + d[1] * w2.values[2 * j + 1] } else { 0.0 };
+                    back[j] = if active {
+                        d[0] * w2.values[2 * j] + d[1] * w2.values[2 * j + 1]
+                    } else {
+                        0.0
+                    };
                     if active {
                         w2.gradient[2 * j] += h[j] * d[0];
                         w2.gradient[2 * j + 1] += h[j] * d[1];
@@ -191,7 +203,10 @@ fn train(rows: &[Vec<f64>], labels: &[usize], settings: FitSettings) -> Network 
                 b1.gradient.iter_mut().zip(&back).for_each(|(g, b)| *g += b);
                 for &(i, value) in &sparse[row] {
                     let gradient = &mut w1.gradient[i * hidden..(i + 1) * hidden];
-                    gradient.iter_mut().zip(&back).for_each(|(g, b)| *g += value * b);
+                    gradient
+                        .iter_mut()
+                        .zip(&back)
+                        .for_each(|(g, b)| *g += value * b);
                 }
             }
             for parameters in [&mut w1, &mut b1, &mut w2, &mut b2] {

@@ -53,10 +53,7 @@ const ROUNDING: f64 = 1e-9;
 impl Rule {
     /// Reads a rule.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut parser = Parser {
-            text,
-            rest: text,
-        };
+        let mut parser = Parser { text, rest: text };
         let left = parser.sum()?;
         let comparison = parser.comparison()?;
         let right = parser.sum()?;
@@ -254,7 +251,11 @@ impl Parser<'_> {
         }
         let base = self.atom()?;
         if self.take("^") {
-            return Ok(Formula::Binary('^', Box::new(base), Box::new(self.power()?)));
+            return Ok(Formula::Binary(
+                '^',
+                Box::new(base),
+                Box::new(self.power()?),
+            ));
         }
         Ok(base)
     }

@@ -16,7 +16,10 @@ pub fn area_under_curve(scores: &[f64], labels: &[usize]) -> Option<f64> {
         let same = |&&at: &&usize| scores[at] == scores[order[start]];
         let end = start + order[start..].iter().take_while(same).count().max(1);
         let rank = (start + 1 + end) as f64 / 2.0;
-        let hits = order[start..end].iter().filter(|&&at| labels[at] == 1).count();
+        let hits = order[start..end]
+            .iter()
+            .filter(|&&at| labels[at] == 1)
+            .count();
         sum += rank * hits as f64;
         start = end;
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::{Encoding, Network, Result, Schema, TabularError, Table};
+use super::{Encoding, Network, Result, Schema, Table, TabularError};
 
 /// A classifier of two classes. Methods that need gradients ask for its network.
 pub trait Predictor: Sync {
@@ -110,7 +110,8 @@ impl Lookup {
             squares.sum()
         };
         let each = self.rows.iter().map(distance).zip(&self.answers);
-        each.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0.0, |(_, &p)| p)
+        each.min_by(|a, b| a.0.total_cmp(&b.0))
+            .map_or(0.0, |(_, &p)| p)
     }
 }
 
@@ -125,7 +126,9 @@ impl Predictor for Lookup {
     }
 
     fn probabilities(&self, rows: &[f64]) -> Vec<[f64; 2]> {
-        let each = rows.chunks_exact(self.width.max(1)).map(|row| self.answer(row));
+        let each = rows
+            .chunks_exact(self.width.max(1))
+            .map(|row| self.answer(row));
         each.map(|p| [1.0 - p, p]).collect()
     }
 }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{Encoding, Network, Predictor, Result, Schema, Split, Table, area_under_curve, choose_factuals, split};
+use super::{
+    Encoding, Network, Predictor, Result, Schema, Split, Table, area_under_curve, choose_factuals,
+    split,
+};
 
 /// A table, its encoding, its encoded rows and its split.
 pub struct Prepared {
@@ -52,7 +55,10 @@ impl Prepared {
 
     /// AUC of a model on some rows; NaN if a label is absent there.
     pub fn auc(&self, model: &dyn Predictor, rows: &[usize]) -> f64 {
-        let flat: Vec<f64> = rows.iter().flat_map(|&r| self.rows[r].iter().copied()).collect();
+        let flat: Vec<f64> = rows
+            .iter()
+            .flat_map(|&r| self.rows[r].iter().copied())
+            .collect();
         let scores: Vec<f64> = model.probabilities(&flat).iter().map(|p| p[1]).collect();
         let labels: Vec<usize> = rows.iter().map(|&r| self.table.label(r)).collect();
         area_under_curve(&scores, &labels).unwrap_or(f64::NAN)

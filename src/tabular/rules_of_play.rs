@@ -29,7 +29,7 @@ const LINES: [[usize; 3]; 8] = [
 ];
 
 /// Tic-Tac-Toe: every board at the end of a game that x began; class 1 if x has won. Boards in order of text with x before o before b (empty),
-/// those that x has won first, as in the original file.
+/// those that x has won first, then those that o has won, then draws, as in the original file.
 pub fn tic_tac_toe() -> String {
     let places = [
         "top_left",
@@ -42,7 +42,7 @@ pub fn tic_tac_toe() -> String {
         "bottom_middle",
         "bottom_right",
     ];
-    let mut won = [String::new(), String::new()];
+    let mut ends = [String::new(), String::new(), String::new()];
     for number in 0..3usize.pow(9) {
         let mark = |place: usize| ['x', 'o', 'b'][number / 3usize.pow(8 - place as u32) % 3];
         let board: Vec<char> = (0..9).map(mark).collect();
@@ -58,10 +58,17 @@ pub fn tic_tac_toe() -> String {
         if ended {
             let cells: Vec<String> = board.iter().map(char::to_string).collect();
             let class = usize::from(lines('x'));
-            won[class].push_str(&format!("{},{class}\n", cells.join(",")));
+            let end = if lines('x') {
+                0
+            } else if lines('o') {
+                1
+            } else {
+                2
+            };
+            ends[end].push_str(&format!("{},{class}\n", cells.join(",")));
         }
     }
-    format!("{},class\n{}{}", places.join(","), won[1], won[0])
+    format!("{},class\n{}", places.join(","), ends.concat())
 }
 
 #[cfg(test)]
@@ -74,6 +81,9 @@ mod tests {
         let boards = tic_tac_toe();
         assert_eq!((count(&boards, ",1"), count(&boards, ",0")), (626, 332));
         let scales = balance_scale();
-        assert_eq!([",0", ",1", ",2"].map(|c| count(&scales, c)), [288, 288, 49]);
+        assert_eq!(
+            [",0", ",1", ",2"].map(|c| count(&scales, c)),
+            [288, 288, 49]
+        );
     }
 }

@@ -161,7 +161,12 @@ impl<'a> Fields<'a> {
 
     fn wrong(&self, key: &str, expected: &str, found: &Value) -> TabularError {
         let dot = if self.place.is_empty() { "" } else { "." };
-        wrong(self.file, &format!("{}{dot}{key}", self.place), expected, found)
+        wrong(
+            self.file,
+            &format!("{}{dot}{key}", self.place),
+            expected,
+            found,
+        )
     }
 }
 
@@ -173,7 +178,11 @@ fn wrong(file: &str, place: &str, expected: &str, found: &Value) -> TabularError
     }
     TabularError::Schema {
         file: file.into(),
-        place: if place.is_empty() { "the file".into() } else { place.into() },
+        place: if place.is_empty() {
+            "the file".into()
+        } else {
+            place.into()
+        },
         expected: expected.into(),
         found: text,
     }
@@ -225,7 +234,10 @@ impl Schema {
             }
         };
         let texts = fields.texts("rules")?.unwrap_or_default();
-        let rules = texts.iter().map(|text| Rule::parse(text)).collect::<Result<_>>()?;
+        let rules = texts
+            .iter()
+            .map(|text| Rule::parse(text))
+            .collect::<Result<_>>()?;
         let schema = Self {
             features,
             class: fields.text("class")?.unwrap_or_else(|| "class".into()),
@@ -245,13 +257,21 @@ impl Schema {
             found,
         };
         if self.features.is_empty() {
-            return Err(error("features".into(), "at least one feature", "none".into()));
+            return Err(error(
+                "features".into(),
+                "at least one feature",
+                "none".into(),
+            ));
         }
         for (i, feature) in self.features.iter().enumerate() {
             let twice = self.features[..i].iter().any(|f| f.name == feature.name);
             if twice || feature.name == self.class {
                 let expected = "names that differ from each other and from the class column";
-                return Err(error(format!("features[{i}].name"), expected, feature.name.clone()));
+                return Err(error(
+                    format!("features[{i}].name"),
+                    expected,
+                    feature.name.clone(),
+                ));
             }
         }
         for rule in &self.rules {

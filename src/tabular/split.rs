@@ -1,6 +1,6 @@
 //! Training, validation and test rows, as the benchmark drew them with scikit-learn.
 
-use super::{Encoding, Kind, Result, TabularError, Table};
+use super::{Encoding, Kind, Result, Table, TabularError};
 use crate::stats::legacy_numpy::LegacyNumpy;
 
 /// Row numbers, in the order in which the benchmark wrote them.
@@ -66,18 +66,22 @@ fn draw(labels: &[usize], seed: u32) -> Split {
 
 fn all_categories(table: &Table, train: &[usize]) -> bool {
     let categorical = |f: &usize| table.schema.features[*f].kind == Kind::Categorical;
-    (0..table.schema.features.len()).filter(categorical).all(|feature| {
-        let mut seen = vec![false; table.schema.features[feature].values.len()];
-        let mut occurs = vec![false; seen.len()];
-        for &row in train {
-            seen[table.rows[row][feature] as usize] = true;
-        }
-        for row in &table.rows {
-            occurs[row[feature] as usize] = true;
-        }
-        // A category that a schema lists and no row has cannot be asked for.
-        seen.iter().zip(&occurs).all(|(seen, occurs)| *seen || !occurs)
-    })
+    (0..table.schema.features.len())
+        .filter(categorical)
+        .all(|feature| {
+            let mut seen = vec![false; table.schema.features[feature].values.len()];
+            let mut occurs = vec![false; seen.len()];
+            for &row in train {
+                seen[table.rows[row][feature] as usize] = true;
+            }
+            for row in &table.rows {
+                occurs[row[feature] as usize] = true;
+            }
+            // A category that a schema lists and no row has cannot be asked for.
+            seen.iter()
+                .zip(&occurs)
+                .all(|(seen, occurs)| *seen || !occurs)
+        })
 }
 
 impl Split {

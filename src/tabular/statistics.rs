@@ -38,13 +38,19 @@ impl Statistics {
         let width = rows.first().map_or(0, Vec::len);
         let column = |c: usize| -> Vec<f64> { rows.iter().map(|r| r[c]).collect() };
         let columns: Vec<Vec<f64>> = (0..width).map(column).collect();
-        let mean: Vec<f64> = columns.iter().map(|c| super::encoding::compensated_mean(c)).collect();
+        let mean: Vec<f64> = columns
+            .iter()
+            .map(|c| super::encoding::compensated_mean(c))
+            .collect();
         let fold = |f: fn(f64, f64) -> f64| -> Vec<f64> {
             let each = columns.iter().map(|c| c.iter().copied().reduce(f));
             each.map(|v| v.unwrap_or(0.0)).collect()
         };
         Self {
-            mad: columns.iter().map(|c| median_absolute_deviation(c)).collect(),
+            mad: columns
+                .iter()
+                .map(|c| median_absolute_deviation(c))
+                .collect(),
             min: fold(f64::min),
             max: fold(f64::max),
             covariance: covariance(&columns, &mean),

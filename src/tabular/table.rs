@@ -51,7 +51,10 @@ impl Table {
         let header = Header::find(file, &names, schema, labelled)?;
         let (mut rows, mut words, mut dropped) = (Vec::new(), Vec::new(), 0);
         let mut record = csv::StringRecord::new();
-        while reader.read_record(&mut record).map_err(|e| unreadable(file, &e))? {
+        while reader
+            .read_record(&mut record)
+            .map_err(|e| unreadable(file, &e))?
+        {
             let line = record.position().map_or(0, csv::Position::line);
             if record.len() != names.len() {
                 return Err(TabularError::Columns {
@@ -61,21 +64,27 @@ impl Table {
                 });
             }
             let empty = |&at: &usize| record[at].is_empty();
-            let missing = header.features.iter().chain(&header.class).find(|at| empty(at));
+            let missing = header
+                .features
+                .iter()
+                .chain(&header.class)
+                .find(|at| empty(at));
             if missing.is_some() && schema.missing == Missing::DropRow {
                 dropped += 1;
                 continue;
             }
             let mut row = Vec::with_capacity(schema.features.len());
             for (feature, &at) in schema.features.iter().zip(&header.features) {
-                row.push(cell(feature, &record[at]).map_err(|expected| TabularError::Cell {
-                    file: file.into(),
-                    line,
-                    column: at + 1,
-                    name: feature.name.clone(),
-                    expected,
-                    found: record[at].into(),
-                })?);
+                row.push(
+                    cell(feature, &record[at]).map_err(|expected| TabularError::Cell {
+                        file: file.into(),
+                        line,
+                        column: at + 1,
+                        name: feature.name.clone(),
+                        expected,
+                        found: record[at].into(),
+                    })?,
+                );
             }
             if let Some(at) = header.class {
                 if record[at].is_empty() {
@@ -118,7 +127,9 @@ impl Table {
 
     /// Labels of all rows.
     pub fn labels(&self) -> Vec<usize> {
-        (0..self.class_of.len()).map(|row| self.label(row)).collect()
+        (0..self.class_of.len())
+            .map(|row| self.label(row))
+            .collect()
     }
 
     /// The values of one feature over all rows.
@@ -139,7 +150,12 @@ impl Table {
 }
 
 impl Header {
-    fn find(file: &str, names: &csv::StringRecord, schema: &Schema, labelled: bool) -> Result<Self> {
+    fn find(
+        file: &str,
+        names: &csv::StringRecord,
+        schema: &Schema,
+        labelled: bool,
+    ) -> Result<Self> {
         let place = |name: &str| names.iter().position(|n| n == name);
         let lacking = |what: String| TabularError::Columns {
             file: file.into(),
@@ -193,7 +209,13 @@ fn cell(feature: &Feature, text: &str) -> std::result::Result<f64, String> {
     match feature.values.iter().position(same) {
         Some(at) => Ok(at as f64),
         None => {
-            let mut known = feature.values.iter().take(12).cloned().collect::<Vec<_>>().join(", ");
+            let mut known = feature
+                .values
+                .iter()
+                .take(12)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", ");
             if feature.values.len() > 12 {
                 known.push_str(", …");
             }
@@ -216,13 +238,18 @@ fn majority(file: &str, schema: &Schema, classes: &[String], of: &[usize]) -> Re
         return Ok(0);
     }
     if let Some(name) = &schema.majority_class {
-        return classes.iter().position(|c| c == name).ok_or_else(|| TabularError::Columns {
-            file: file.into(),
-            expected: format!("expected rows of the schema's majority_class {name:?}"),
-            found: format!("classes {}", classes.join(", ")),
-        });
+        return classes
+            .iter()
+            .position(|c| c == name)
+            .ok_or_else(|| TabularError::Columns {
+                file: file.into(),
+                expected: format!("expected rows of the schema's majority_class {name:?}"),
+                found: format!("classes {}", classes.join(", ")),
+            });
     }
     let count = |class: usize| of.iter().filter(|&&c| c == class).count();
     // Of equally frequent classes the last, as in most of the benchmark's ties.
-    Ok((0..classes.len()).max_by_key(|&c| (count(c), c)).unwrap_or(0))
+    Ok((0..classes.len())
+        .max_by_key(|&c| (count(c), c))
+        .unwrap_or(0))
 }

@@ -91,7 +91,11 @@ macro_rules! dense {
             pub fn backward(&self, pass: &mut $pass, d: [$real; 2], out: &mut [$real]) {
                 let each = pass.hidden.iter().zip(self.w2.chunks_exact(2));
                 for (back, (&h, w)) in pass.back.iter_mut().zip(each) {
-                    *back = if h > 0.0 { d[0] * w[0] + d[1] * w[1] } else { 0.0 };
+                    *back = if h > 0.0 {
+                        d[0] * w[0] + d[1] * w[1]
+                    } else {
+                        0.0
+                    };
                 }
                 let rows = self.w1.chunks_exact(self.hidden);
                 for (value, row) in out.iter_mut().zip(rows) {

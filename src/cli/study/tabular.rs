@@ -13,7 +13,9 @@ use crate::cli::tabular::{EditionArg, VariantArg, duration, method, rank_usage};
 use crate::cli::{UsageError, print, say};
 use crate::explain::tabular::Method;
 use crate::stats::interval::Bootstrap;
-use crate::study::tabular::{Results, Task, TaskSettings, find_sets, rank_all, rank_text, run_task, summary};
+use crate::study::tabular::{
+    Results, Task, TaskSettings, find_sets, rank_all, rank_text, run_task, summary,
+};
 
 #[derive(Args)]
 pub struct TabularArgs {
@@ -21,7 +23,12 @@ pub struct TabularArgs {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Methods, or all
-    #[arg(long, value_name = "M,..", value_delimiter = ',', default_value = "all")]
+    #[arg(
+        long,
+        value_name = "M,..",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
     methods: Vec<String>,
     /// Data sets (default: all of the folder)
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
@@ -71,7 +78,11 @@ pub fn run(args: &TabularArgs) -> anyhow::Result<()> {
     }
     for name in &args.datasets {
         if !sets.iter().any(|s| s.name == *name) {
-            let known = sets.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ");
+            let known = sets
+                .iter()
+                .map(|s| s.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
             return Err(UsageError(format!("--datasets {name}: the folder has {known}")).into());
         }
     }
@@ -80,7 +91,10 @@ pub fn run(args: &TabularArgs) -> anyhow::Result<()> {
     }
     let folder = args.out.join("results");
     if !args.resume && folder.is_dir() && std::fs::read_dir(&folder)?.next().is_some() {
-        let message = format!("{} holds results already; add --resume, or give another --out", folder.display());
+        let message = format!(
+            "{} holds results already; add --resume, or give another --out",
+            folder.display()
+        );
         return Err(UsageError(message).into());
     }
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -95,7 +109,9 @@ pub fn run(args: &TabularArgs) -> anyhow::Result<()> {
     let (mut number, mut kept, mut all) = (0, 0, Vec::new());
     let total = sets.len() * methods.len();
     for set in &sets {
-        let mine: Vec<bool> = (0..methods.len()).map(|i| (number + i) % parts == part - 1).collect();
+        let mine: Vec<bool> = (0..methods.len())
+            .map(|i| (number + i) % parts == part - 1)
+            .collect();
         number += methods.len();
         if !mine.contains(&true) {
             continue;
@@ -157,5 +173,8 @@ pub fn run(args: &TabularArgs) -> anyhow::Result<()> {
     }
     let file = args.out.join("tables.txt");
     std::fs::write(&file, &text).with_context(|| file.display().to_string())?;
-    print(&format!("{text}\n{total} results in {seconds:.1} s ({kept} kept from before); tables in {}\n", file.display()))
+    print(&format!(
+        "{text}\n{total} results in {seconds:.1} s ({kept} kept from before); tables in {}\n",
+        file.display()
+    ))
 }

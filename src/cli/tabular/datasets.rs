@@ -28,14 +28,27 @@ pub fn run(args: &DatasetsArgs) -> anyhow::Result<()> {
             "BalanceScale" => balance_scale(),
             "TicTacToe" => tic_tac_toe(),
             _ => {
-                let message = format!("--generate {name}: expected BalanceScale or TicTacToe; the others are files");
+                let message = format!(
+                    "--generate {name}: expected BalanceScale or TicTacToe; the others are files"
+                );
                 return Err(UsageError(message).into());
             }
         };
         std::fs::write(out, &text).with_context(|| out.display().to_string())?;
-        return print(&format!("{}: {} rows\n", out.display(), text.lines().count() - 1));
+        return print(&format!(
+            "{}: {} rows\n",
+            out.display(),
+            text.lines().count() - 1
+        ));
     }
-    let mut table = Aligned::new(&["data set", "rows", "features", "file", "preparation", "found"]);
+    let mut table = Aligned::new(&[
+        "data set",
+        "rows",
+        "features",
+        "file",
+        "preparation",
+        "found",
+    ]);
     for set in &CATALOG {
         let (page, file) = match set.source {
             Source::Generated => ("made by foil", "--generate"),
@@ -66,10 +79,17 @@ fn checked(set: &DataSet, path: &std::path::Path) -> anyhow::Result<String> {
         return Ok(format!("absent: put it at {}", path.display()));
     }
     let mut reader = csv::Reader::from_path(path).with_context(|| path.display().to_string())?;
-    let columns = reader.headers().with_context(|| path.display().to_string())?.len();
+    let columns = reader
+        .headers()
+        .with_context(|| path.display().to_string())?
+        .len();
     let rows = reader.records().count();
     Ok(match rows == set.rows && columns == set.features + 1 {
         true => "ok".into(),
-        false => format!("{rows} rows of {columns} columns; expected {} of {}", set.rows, set.features + 1),
+        false => format!(
+            "{rows} rows of {columns} columns; expected {} of {}",
+            set.rows,
+            set.features + 1
+        ),
     })
 }

@@ -9,7 +9,9 @@ use clap::{Args, ValueEnum};
 use super::files::{DataArgs, Model, factuals, write_counterfactuals};
 use crate::cli::progress::Bar;
 use crate::cli::{UsageError, print};
-use crate::explain::tabular::{Batch, Ended, ExplainError, Limits, Method, Space, Variant, explain_all};
+use crate::explain::tabular::{
+    Batch, Ended, ExplainError, Limits, Method, Space, Variant, explain_all,
+};
 
 #[derive(Args)]
 pub struct ExplainArgs {
@@ -92,13 +94,17 @@ fn range(text: &str) -> Result<(String, [f64; 2]), String> {
 }
 
 fn weight(text: &str) -> Result<(String, f64), String> {
-    let parts = text.split_once('=').and_then(|(name, w)| Some((name.to_string(), w.parse().ok()?)));
+    let parts = text
+        .split_once('=')
+        .and_then(|(name, w)| Some((name.to_string(), w.parse().ok()?)));
     parts.ok_or_else(|| "expected FEATURE=WEIGHT, such as age=2.5".into())
 }
 
 /// `10s`, `500ms`, `2m` or a number of seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let at = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
     let factor = match unit {
         "" | "s" => 1.0,
@@ -116,7 +122,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Options that make no sense are wrong usage.
 pub fn usage(error: ExplainError) -> anyhow::Error {
     match error {
-        ExplainError::Option { .. } | ExplainError::NeedsNetwork { .. } => UsageError(error.to_string()).into(),
+        ExplainError::Option { .. } | ExplainError::NeedsNetwork { .. } => {
+            UsageError(error.to_string()).into()
+        }
         other => other.into(),
     }
 }
@@ -170,9 +178,18 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let encoded = args.variant.variant() == Variant::AsBenchmarked;
     write_counterfactuals(&args.out, &prepared.encoding, &out, encoded)?;
     let n = found.len();
-    let with = found.iter().filter(|(f, _)| !f.counterfactuals.is_empty()).count();
-    let late = found.iter().filter(|(f, _)| f.ended == Ended::Budget).count();
-    let proven = found.iter().filter(|(f, _)| f.proof.is_some_and(|p| p.optimal)).count();
+    let with = found
+        .iter()
+        .filter(|(f, _)| !f.counterfactuals.is_empty())
+        .count();
+    let late = found
+        .iter()
+        .filter(|(f, _)| f.ended == Ended::Budget)
+        .count();
+    let proven = found
+        .iter()
+        .filter(|(f, _)| f.proof.is_some_and(|p| p.optimal))
+        .count();
     let seconds = found.iter().map(|(_, s)| s).sum::<f64>() / n.max(1) as f64;
     let mut text = format!(
         "{}: {} of {n} rows have a counterfactual ({} in all), {seconds:.4} s a row\n",
@@ -181,10 +198,14 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         out.len()
     );
     if late > 0 {
-        text.push_str(&format!("{late} rows ran out of time; what they have is the best so far\n"));
+        text.push_str(&format!(
+            "{late} rows ran out of time; what they have is the best so far\n"
+        ));
     }
     if args.method == Method::Mace {
-        text.push_str(&format!("{proven} of {n} are proven to be of the fewest changed features\n"));
+        text.push_str(&format!(
+            "{proven} of {n} are proven to be of the fewest changed features\n"
+        ));
     }
     print(&text)
 }

@@ -6,7 +6,9 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::cli::{UsageError, say};
-use crate::tabular::{Encoding, Kind, Lookup, Network, Predictor, Prepared, Schema, Table, infer_schema};
+use crate::tabular::{
+    Encoding, Kind, Lookup, Network, Predictor, Prepared, Schema, Table, infer_schema,
+};
 
 /// A table and what its columns are.
 #[derive(Args)]
@@ -30,7 +32,8 @@ impl DataArgs {
             None => {
                 let schema = infer_schema(&self.data, self.class.as_deref())?;
                 if !quiet {
-                    let count = |kind: Kind| schema.features.iter().filter(|f| f.kind == kind).count();
+                    let count =
+                        |kind: Kind| schema.features.iter().filter(|f| f.kind == kind).count();
                     say(&format!(
                         "no --schema: guessed {} numerical, {} categorical and {} binary features, class `{}`; `foil tabular train --print-schema` shows all",
                         count(Kind::Numerical),
@@ -49,7 +52,10 @@ impl DataArgs {
         let schema = self.read_schema(quiet)?;
         let prepared = Prepared::read(&self.data, &schema)?;
         if prepared.table.dropped > 0 && !quiet {
-            say(&format!("{} rows with empty cells are left out", prepared.table.dropped));
+            say(&format!(
+                "{} rows with empty cells are left out",
+                prepared.table.dropped
+            ));
         }
         Ok(prepared)
     }
@@ -64,7 +70,10 @@ pub enum Model {
 impl Model {
     /// Opens `.safetensors` as a network and `.csv` as a table of rows with their `probability` of class 1.
     pub fn open(path: &Path, prepared: &Prepared) -> anyhow::Result<Self> {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        let extension = path
+            .extension()
+            .and_then(|e| e.to_str())
+            .unwrap_or_default();
         match extension {
             "safetensors" => {
                 let network = Network::read(path)?;
@@ -103,7 +112,10 @@ pub fn factuals(
         }
         None => {
             let chosen = prepared.factuals(model, select).concat();
-            Ok(chosen.into_iter().map(|r| (r, prepared.rows[r].clone())).collect())
+            Ok(chosen
+                .into_iter()
+                .map(|r| (r, prepared.rows[r].clone()))
+                .collect())
         }
     }
 }
@@ -123,9 +135,16 @@ pub fn write_counterfactuals(
     let mut header = vec!["factual".to_string(), "number".into()];
     header.extend(encoding.schema.features.iter().map(|f| f.name.clone()));
     if encoded {
-        header.extend(encoding.columns.iter().map(|c| format!("{ENCODED}{}", c.name)));
+        header.extend(
+            encoding
+                .columns
+                .iter()
+                .map(|c| format!("{ENCODED}{}", c.name)),
+        );
     }
-    writer.write_record(&header).with_context(|| shown.clone())?;
+    writer
+        .write_record(&header)
+        .with_context(|| shown.clone())?;
     for (factual, number, vector) in rows {
         let decoded = encoding.decode(vector);
         let mut cells = vec![factual.to_string(), number.to_string()];
@@ -140,7 +159,10 @@ pub fn write_counterfactuals(
 }
 
 /// Reads what `write_counterfactuals` wrote: the factual of each row, and the row encoded.
-pub fn read_counterfactuals(path: &Path, encoding: &Encoding) -> anyhow::Result<Vec<(usize, Vec<f64>)>> {
+pub fn read_counterfactuals(
+    path: &Path,
+    encoding: &Encoding,
+) -> anyhow::Result<Vec<(usize, Vec<f64>)>> {
     let shown = path.display().to_string();
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
@@ -154,8 +176,11 @@ pub fn read_counterfactuals(path: &Path, encoding: &Encoding) -> anyhow::Result<
             names.iter().collect::<Vec<_>>().join(", ")
         );
     };
-    let encoded: Option<Vec<usize>> =
-        encoding.columns.iter().map(|c| place(&format!("{ENCODED}{}", c.name))).collect();
+    let encoded: Option<Vec<usize>> = encoding
+        .columns
+        .iter()
+        .map(|c| place(&format!("{ENCODED}{}", c.name)))
+        .collect();
     let mut numbers = Vec::new();
     let mut vectors = Vec::new();
     for record in reader.records() {
@@ -163,15 +188,27 @@ pub fn read_counterfactuals(path: &Path, encoding: &Encoding) -> anyhow::Result<
         let line = record.position().map_or(0, csv::Position::line);
         let number = record[factual].parse::<usize>();
         numbers.push(number.map_err(|_| {
-            anyhow::anyhow!("{shown}, line {line}: `factual`: expected a whole number, found {:?}", &record[factual])
+            anyhow::anyhow!(
+                "{shown}, line {line}: `factual`: expected a whole number, found {:?}",
+                &record[factual]
+            )
         })?);
         if let Some(columns) = &encoded {
             let value = |&at: &usize| {
                 record[at].parse::<f64>().map_err(|_| {
-                    anyhow::anyhow!("{shown}, line {line}, column {}: expected a number, found {:?}", at + 1, &record[at])
+                    anyhow::anyhow!(
+                        "{shown}, line {line}, column {}: expected a number, found {:?}",
+                        at + 1,
+                        &record[at]
+                    )
                 })
             };
-            vectors.push(columns.iter().map(value).collect::<anyhow::Result<Vec<f64>>>()?);
+            vectors.push(
+                columns
+                    .iter()
+                    .map(value)
+                    .collect::<anyhow::Result<Vec<f64>>>()?,
+            );
         }
     }
     if encoded.is_none() {

@@ -7,7 +7,9 @@ use clap::Args;
 
 use crate::cli::{UsageError, print, say};
 use crate::stats::interval::Bootstrap;
-use crate::study::tabular::{Constraint, Results, TabularStudyError, critical_difference_svg, rank_all, rank_text};
+use crate::study::tabular::{
+    Constraint, Results, TabularStudyError, critical_difference_svg, rank_all, rank_text,
+};
 
 #[derive(Args)]
 pub struct RankArgs {
@@ -42,7 +44,10 @@ pub fn read_results(paths: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
         }
     }
     files.sort();
-    Ok(files.iter().map(|f| Results::read(f)).collect::<Result<Vec<_>, _>>()?)
+    Ok(files
+        .iter()
+        .map(|f| Results::read(f))
+        .collect::<Result<Vec<_>, _>>()?)
 }
 
 /// Results that do not fit together are wrong usage.
@@ -61,14 +66,21 @@ pub fn run(args: &RankArgs) -> anyhow::Result<()> {
     };
     let (rankings, dropped) = rank_all(&results, plan).map_err(usage)?;
     if dropped > 0 {
-        say(&format!("{dropped} factuals are left out: not every method has results for them"));
+        say(&format!(
+            "{dropped} factuals are left out: not every method has results for them"
+        ));
     }
     if let Some(folder) = &args.svg {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         for ranking in rankings.iter().filter(|r| r.group == "all") {
-            let table = if ranking.constraint == Constraint::Any { "any" } else { "realistic" };
+            let table = if ranking.constraint == Constraint::Any {
+                "any"
+            } else {
+                "realistic"
+            };
             let file = folder.join(format!("{}_{table}.svg", ranking.metric.to_lowercase()));
-            std::fs::write(&file, critical_difference_svg(ranking)).with_context(|| file.display().to_string())?;
+            std::fs::write(&file, critical_difference_svg(ranking))
+                .with_context(|| file.display().to_string())?;
         }
     }
     match args.json {

@@ -38,13 +38,27 @@ pub fn run(args: &RecommendArgs) -> anyhow::Result<()> {
     let numerical = prepared.encoding.numerical().len();
     let mut answers: Vec<(usize, Recommendation)> = Vec::new();
     for class in 0..2 {
-        let rows: Vec<usize> = prepared.split.test.iter().copied().filter(|&r| predicted[r] == class).collect();
+        let rows: Vec<usize> = prepared
+            .split
+            .test
+            .iter()
+            .copied()
+            .filter(|&r| predicted[r] == class)
+            .collect();
         if rows.is_empty() {
             continue;
         }
         let n = rows.len() as f64;
-        let flat: Vec<f64> = rows.iter().flat_map(|&r| prepared.rows[r].iter().copied()).collect();
-        let sure: f64 = predictor.probabilities(&flat).iter().map(|p| p[class]).sum::<f64>() / n;
+        let flat: Vec<f64> = rows
+            .iter()
+            .flat_map(|&r| prepared.rows[r].iter().copied())
+            .collect();
+        let sure: f64 = predictor
+            .probabilities(&flat)
+            .iter()
+            .map(|p| p[class])
+            .sum::<f64>()
+            / n;
         let share = labels.iter().filter(|&&l| l == class).count() as f64 / labels.len() as f64;
         // A typical factual of the class: rightly classified, as sure as they are on average.
         let problem = [

@@ -163,13 +163,41 @@ fn shown(results: &Results) -> String {
     };
     let mut table = Aligned::new(&["metric", "value", "what"]);
     let mut row = |a: &str, b: String, c: &str| table.row(&[a.into(), b, c.into()]);
-    row("coverage", format!("{:.4}", results.coverage()), "share of factuals whose class changes");
-    row("realistic", format!("{:.4}", results.realistic()), "the same, with RUC and RMC");
-    row("RUC", format!("{:.4}", results.share(|r| r.ruc)), "every column is realistic");
-    row("RMC", format!("{:.4}", results.share(|r| r.rmc)), "columns are realistic together");
-    row("sparsity", mean(|r| r.sparsity), "share that stays as it is (covered ones only, as below)");
+    row(
+        "coverage",
+        format!("{:.4}", results.coverage()),
+        "share of factuals whose class changes",
+    );
+    row(
+        "realistic",
+        format!("{:.4}", results.realistic()),
+        "the same, with RUC and RMC",
+    );
+    row(
+        "RUC",
+        format!("{:.4}", results.share(|r| r.ruc)),
+        "every column is realistic",
+    );
+    row(
+        "RMC",
+        format!("{:.4}", results.share(|r| r.rmc)),
+        "columns are realistic together",
+    );
+    row(
+        "sparsity",
+        mean(|r| r.sparsity),
+        "share that stays as it is (covered ones only, as below)",
+    );
     row("L2", mean(|r| r.l2), "Euclidean distance, encoded");
-    row("MADD", mean(|r| r.madd), "distance over the median absolute deviation");
+    row(
+        "MADD",
+        mean(|r| r.madd),
+        "distance over the median absolute deviation",
+    );
     row("MD", mean(|r| r.md), "Mahalanobis distance");
-    format!("{} factuals, edition {}\n{table}", results.rows.len(), results.edition)
+    format!(
+        "{} factuals, edition {}\n{table}",
+        results.rows.len(),
+        results.edition
+    )
 }

@@ -42,18 +42,33 @@ pub struct TrainArgs {
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     if args.print_schema {
         let schema = args.data.read_schema(true)?;
-        return print(&format!("{}\n", serde_json::to_string_pretty(&schema.to_json())?));
+        return print(&format!(
+            "{}\n",
+            serde_json::to_string_pretty(&schema.to_json())?
+        ));
     }
     let Some(out) = &args.out else {
         return Err(UsageError("--out is needed".into()).into());
     };
-    if args.hidden == Some(0) || args.epochs == 0 || args.learning_rate.is_nan() || args.learning_rate <= 0.0 {
-        return Err(UsageError("--hidden, --epochs and --learning-rate must be above 0".into()).into());
+    if args.hidden == Some(0)
+        || args.epochs == 0
+        || args.learning_rate.is_nan()
+        || args.learning_rate <= 0.0
+    {
+        return Err(
+            UsageError("--hidden, --epochs and --learning-rate must be above 0".into()).into(),
+        );
     }
     let prepared = args.data.prepare(args.quiet)?;
-    let rows = |part: &[usize]| -> Vec<Vec<f64>> { part.iter().map(|&r| prepared.rows[r].clone()).collect() };
-    let labels = |part: &[usize]| -> Vec<usize> { part.iter().map(|&r| prepared.table.label(r)).collect() };
-    let (validation, of_train) = (rows(&prepared.split.validation), labels(&prepared.split.train));
+    let rows = |part: &[usize]| -> Vec<Vec<f64>> {
+        part.iter().map(|&r| prepared.rows[r].clone()).collect()
+    };
+    let labels =
+        |part: &[usize]| -> Vec<usize> { part.iter().map(|&r| prepared.table.label(r)).collect() };
+    let (validation, of_train) = (
+        rows(&prepared.split.validation),
+        labels(&prepared.split.train),
+    );
     let of_validation = labels(&prepared.split.validation);
     let grid = Grid {
         train: &prepared.train,
@@ -89,7 +104,10 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let auc = |part: &[usize]| prepared.auc(&fit.network, part);
     if !args.quiet {
         let classes = &prepared.table.classes;
-        say(&format!("class 1 is {:?}, class 0 is all others", classes[prepared.table.majority]));
+        say(&format!(
+            "class 1 is {:?}, class 0 is all others",
+            classes[prepared.table.majority]
+        ));
     }
     print(&format!(
         "{}: {} inputs, {} hidden values, {} epochs, rate {}\nAUC train {:.4}, validation {:.4}, test {:.4}\n",

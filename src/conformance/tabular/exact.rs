@@ -1,11 +1,11 @@
 //! The smallest changes there are, found by others exhaustively.
 
 use super::sets::{Set, Sets};
+use crate::conformance::Result;
 use crate::conformance::check::{Check, Tolerance};
 use crate::conformance::error::Of;
 use crate::conformance::folder::Folder;
 use crate::conformance::json::Node;
-use crate::conformance::Result;
 use crate::explain::tabular::{
     Clock, Distance, Limits, Method, Problem, Space, Variant, explain, minimal_change,
 };
@@ -90,19 +90,37 @@ fn categorical(
         let proof = found.proof;
         let fewest = proof.and_then(|p| p.found).unwrap_or(f64::INFINITY);
         let expected = node.at("min_changed_features")?.f64()?;
-        check.close(format!("{label}: changed features"), expected, fewest, OPTIMAL);
+        check.close(
+            format!("{label}: changed features"),
+            expected,
+            fewest,
+            OPTIMAL,
+        );
         let proven = proof.is_some_and(|p| p.optimal);
         check.equal(format!("{label}: proven"), &true, &proven);
         let count = node.at("number_of_optimal_solutions")?.usize()?;
-        check.equal(format!("{label}: optimal solutions"), &count, &found.counterfactuals.len());
+        check.equal(
+            format!("{label}: optimal solutions"),
+            &count,
+            &found.counterfactuals.len(),
+        );
         let mut toward = Toward::new(network, problem.target);
         let margins = found.counterfactuals.iter().map(|x| toward.margin(x));
         let smallest = margins.fold(f64::INFINITY, f64::min);
         let expected = node.at("smallest_positive_margin_among_them")?.f64()?;
-        check.close(format!("{label}: smallest margin"), expected, smallest, MARGIN);
+        check.close(
+            format!("{label}: smallest margin"),
+            expected,
+            smallest,
+            MARGIN,
+        );
         let given = node.at("one_solution")?.f64s()?;
         let listed = found.counterfactuals.contains(&given);
-        check.equal(format!("{label}: the listed solution is among them"), &true, &listed);
+        check.equal(
+            format!("{label}: the listed solution is among them"),
+            &true,
+            &listed,
+        );
         node.skip_fields(&["largest_negative_margin_at_distance_below"]);
         Ok(())
     })
@@ -127,20 +145,41 @@ fn numerical(
         for (field, distance) in distances {
             let found = minimal_change(problem, distance, &all).of(&label)?;
             let got = found.map_or(f64::INFINITY, |(cost, _)| cost);
-            check.close(format!("{label}: {field}"), node.at(field)?.f64()?, got, OPTIMAL);
+            check.close(
+                format!("{label}: {field}"),
+                node.at(field)?.f64()?,
+                got,
+                OPTIMAL,
+            );
         }
         let mut toward = Toward::new(network, problem.target);
         let margin = toward.margin(&node.at("l1_solution")?.f64s()?);
-        check.equal(format!("{label}: the listed solution reaches the class"), &true, &(margin >= -1e-6));
+        check.equal(
+            format!("{label}: the listed solution reaches the class"),
+            &true,
+            &(margin >= -1e-6),
+        );
         let found = feasible_sets(problem, all.len()).of(&label)?;
         let size = found.first().map_or(0, Vec::len);
-        check.equal(format!("{label}: changed features"), &node.at("min_changed_features")?.usize()?, &size);
+        check.equal(
+            format!("{label}: changed features"),
+            &node.at("min_changed_features")?.usize()?,
+            &size,
+        );
         let sets = node.at("feasible_feature_sets")?.list(Node::usizes)?;
         check.equal(format!("{label}: feasible sets"), &sets, &found);
         // The search for the fewest features agrees with the exhaustive one.
         let searched = explain(Method::Mace, Variant::Correct, problem).of(&label)?;
-        let fewest = searched.proof.and_then(|p| p.found).unwrap_or(f64::INFINITY);
-        check.close(format!("{label}: search over sets"), size as f64, fewest, OPTIMAL);
+        let fewest = searched
+            .proof
+            .and_then(|p| p.found)
+            .unwrap_or(f64::INFINITY);
+        check.close(
+            format!("{label}: search over sets"),
+            size as f64,
+            fewest,
+            OPTIMAL,
+        );
         Ok(())
     })
 }

@@ -53,7 +53,11 @@ pub const LAYOUT: Layout = Layout {
     ],
 };
 
-pub fn run<B: MetricBackend + 'static>(backend: &B, folder: &Folder, check: &mut Check) -> Result<()> {
+pub fn run<B: MetricBackend + 'static>(
+    backend: &B,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     let sets = sets::read(backend, folder, check)?;
     models::run(backend, folder, &sets, check)?;
     metrics::run(folder, &sets, check)?;

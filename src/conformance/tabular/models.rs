@@ -1,11 +1,11 @@
 //! The original networks: AUC, accuracy, probabilities; and what training anew gives.
 
 use super::sets::{Set, Sets};
+use crate::conformance::Result;
 use crate::conformance::check::{Check, Tolerance};
 use crate::conformance::error::Of;
 use crate::conformance::folder::Folder;
 use crate::conformance::json::Node;
-use crate::conformance::Result;
 use crate::metrics::MetricBackend;
 use crate::tabular::{
     FitSettings, Grid, Network, Predictor, accuracy, area_under_curve, probabilities_on,
@@ -72,18 +72,33 @@ fn performance(set: &Set, node: &Node<'_>, check: &mut Check) -> Result<()> {
         let right = accuracy(&scores, &labels);
         let label = format!("{} {printed}", set.name);
         if let Some(expected) = node.get(part) {
-            check.equal(format!("{label}: rows"), &expected.at("n")?.usize()?, &rows.len());
+            check.equal(
+                format!("{label}: rows"),
+                &expected.at("n")?.usize()?,
+                &rows.len(),
+            );
             if let Some(value) = expected.get("auc") {
                 check.close(format!("{label}: AUC"), value.f64()?, auc, AUC);
             }
             let value = expected.at("accuracy")?.f64()?;
             check.close(format!("{label}: accuracy"), value, right, AUC);
         }
-        let Some(published) = &published else { continue };
-        let got = [("Rows", rows.len() as f64), ("AUC", auc), ("Acuracy", right)];
+        let Some(published) = &published else {
+            continue;
+        };
+        let got = [
+            ("Rows", rows.len() as f64),
+            ("AUC", auc),
+            ("Acuracy", right),
+        ];
         for (word, got) in got {
             if let Some(value) = published.get(&format!("{word} ({printed})")) {
-                check.close(format!("{label}: published {word}"), value.f64()?, got, PRINTED);
+                check.close(
+                    format!("{label}: published {word}"),
+                    value.f64()?,
+                    got,
+                    PRINTED,
+                );
             }
         }
     }
@@ -99,13 +114,20 @@ fn performance(set: &Set, node: &Node<'_>, check: &mut Check) -> Result<()> {
         ];
         for (word, got) in got {
             let value = published.at(word)?.f64()?;
-            check.close(format!("{}: published {word}", set.name), value, got, PRINTED);
+            check.close(
+                format!("{}: published {word}", set.name),
+                value,
+                got,
+                PRINTED,
+            );
         }
         published.skip_fields(&["Dataset", "Epochs", "LR"]);
     }
     for class in 0..2 {
         let key = format!("prob_class1_of_factual{class}_first5");
-        let Some(expected) = node.get(&key) else { continue };
+        let Some(expected) = node.get(&key) else {
+            continue;
+        };
         let expected = expected.f64s()?;
         let rows = set.factuals[class].iter().take(expected.len());
         let got: Vec<f64> = rows.map(|&r| set.probabilities[r]).collect();
@@ -120,8 +142,10 @@ fn retraining(folder: &Folder, set: &Set, node: &Node<'_>, check: &mut Check) ->
         return Ok(());
     };
     let training = schema.root().at(&set.name)?.at("training")?;
-    let labels = |rows: &[usize]| -> Vec<usize> { rows.iter().map(|&r| set.table.label(r)).collect() };
-    let rows = |rows: &[usize]| -> Vec<Vec<f64>> { rows.iter().map(|&r| set.rows[r].clone()).collect() };
+    let labels =
+        |rows: &[usize]| -> Vec<usize> { rows.iter().map(|&r| set.table.label(r)).collect() };
+    let rows =
+        |rows: &[usize]| -> Vec<Vec<f64>> { rows.iter().map(|&r| set.rows[r].clone()).collect() };
     let (train, validation) = (rows(&set.split.train), rows(&set.split.validation));
     let (of_train, of_validation) = (labels(&set.split.train), labels(&set.split.validation));
     let grid = Grid {
@@ -149,13 +173,22 @@ fn retraining(folder: &Folder, set: &Set, node: &Node<'_>, check: &mut Check) ->
         let (low, high) = (least.at(part)?.f64()?, most.at(part)?.f64()?);
         let (middle, half) = ((low + high) / 2.0, (high - low) / 2.0);
         let within = Tolerance::absolute(half + OTHER_SEED);
-        check.close(format!("{} {part}: AUC among those of five seeds", set.name), middle, auc, within);
+        check.close(
+            format!("{} {part}: AUC among those of five seeds", set.name),
+            middle,
+            auc,
+            within,
+        );
     }
     Ok(())
 }
 
 /// Data sets whose rows are not there: networks on their factuals.
-fn without_rows<B: MetricBackend + 'static>(backend: &B, folder: &Folder, check: &mut Check) -> Result<()> {
+fn without_rows<B: MetricBackend + 'static>(
+    backend: &B,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<()> {
     check.group("networks without data");
     for name in ["ISOLET", "SDD"] {
         let model = format!("models/{name}.safetensors");
@@ -184,9 +217,18 @@ fn without_rows<B: MetricBackend + 'static>(backend: &B, folder: &Folder, check:
             let got = probabilities_on(backend, &network, &rows).of(name)?;
             let got: Vec<f64> = got.iter().map(|p| f64::from(p[1])).collect();
             let expected = factuals.f64(&format!("{key}.prob_class1"))?;
-            check.close_all(format!("{name} {key}: probabilities"), &expected, &got, PROBABILITY);
+            check.close_all(
+                format!("{name} {key}: probabilities"),
+                &expected,
+                &got,
+                PROBABILITY,
+            );
             let classes: Vec<usize> = got.iter().map(|p| usize::from(*p > 0.5)).collect();
-            check.identical(format!("{name} {key}: classes"), &vec![class; classes.len()], &classes);
+            check.identical(
+                format!("{name} {key}: classes"),
+                &vec![class; classes.len()],
+                &classes,
+            );
         }
     }
     Ok(())

@@ -39,7 +39,9 @@ fn matrix(folder: &Folder, check: &mut Check) -> Result<()> {
     let tensors = folder.tensors("ranking/results_matrix.safetensors")?;
     let algorithms = folder.json("ranking/algorithms.json")?;
     let expected = folder.json("ranking/expected_ranking.json")?;
-    let (Some(rows), Some(tensors), Some(algorithms), Some(expected)) = (rows, tensors, algorithms, expected) else {
+    let (Some(rows), Some(tensors), Some(algorithms), Some(expected)) =
+        (rows, tensors, algorithms, expected)
+    else {
         return Ok(());
     };
     let names = algorithms.root().at("algorithms")?.strs()?;
@@ -48,7 +50,9 @@ fn matrix(folder: &Folder, check: &mut Check) -> Result<()> {
     let parts = ["coverage", "binary_ok", "onehot_ok"];
     let [coverage, binary, one_hot] = [0, 1, 2].map(|i| tensors.f64(parts[i]));
     let (coverage, binary, one_hot) = (coverage?, binary?, one_hot?);
-    let together: Vec<f64> = (0..valid.len()).map(|i| coverage[i] * binary[i] * one_hot[i]).collect();
+    let together: Vec<f64> = (0..valid.len())
+        .map(|i| coverage[i] * binary[i] * one_hot[i])
+        .collect();
     check.identical("validity is coverage with sound columns", &valid, &together);
     tensors.skip("seconds");
     for (key, node) in expected.root().fields()? {
@@ -61,7 +65,8 @@ fn matrix(folder: &Folder, check: &mut Check) -> Result<()> {
             "MD" => (tensors.f64("md")?, Better::Smaller),
             _ => continue,
         };
-        let of_group = |r: &usize| group == "all" || rows[*r].get("type").is_some_and(|t| t == group);
+        let of_group =
+            |r: &usize| group == "all" || rows[*r].get("type").is_some_and(|t| t == group);
         let blocks: Vec<Vec<f64>> = (0..rows.len())
             .filter(of_group)
             .map(|r| {
@@ -80,7 +85,12 @@ fn matrix(folder: &Folder, check: &mut Check) -> Result<()> {
         };
         let means = node.at("mean_ranks")?;
         for (name, mean) in names.iter().zip(&test.mean_ranks) {
-            check.close(format!("{key}: mean rank of {name}"), means.at(name)?.f64()?, *mean, STATISTIC);
+            check.close(
+                format!("{key}: mean rank of {name}"),
+                means.at(name)?.f64()?,
+                *mean,
+                STATISTIC,
+            );
         }
         statistics(key, &node, &test, check)?;
         ties(key, &node, &test, check)?;
@@ -94,7 +104,11 @@ fn matrix(folder: &Folder, check: &mut Check) -> Result<()> {
                         test.mean_ranks[j],
                         PRINTED,
                     ),
-                    None => check.equal(format!("{key}: published {name}"), &(value.f64()? as usize), &test.blocks),
+                    None => check.equal(
+                        format!("{key}: published {name}"),
+                        &(value.f64()? as usize),
+                        &test.blocks,
+                    ),
                 }
             }
         }
@@ -103,35 +117,79 @@ fn matrix(folder: &Folder, check: &mut Check) -> Result<()> {
 }
 
 fn statistics(key: &str, node: &Node<'_>, test: &Friedman, check: &mut Check) -> Result<()> {
-    check.equal(format!("{key}: treatments"), &node.at("k")?.usize()?, &test.mean_ranks.len());
-    check.equal(format!("{key}: blocks"), &node.at("N")?.usize()?, &test.blocks);
+    check.equal(
+        format!("{key}: treatments"),
+        &node.at("k")?.usize()?,
+        &test.mean_ranks.len(),
+    );
+    check.equal(
+        format!("{key}: blocks"),
+        &node.at("N")?.usize()?,
+        &test.blocks,
+    );
     let values = [
         ("chi2_no_tie_correction", test.chi_squared, STATISTIC),
         ("iman_davenport_F", test.iman_davenport, STATISTIC),
         ("p_chi2", test.p_chi_squared, P_VALUE),
         ("p_F_df_k1_k1N1", test.p_iman_davenport, P_VALUE),
-        ("critical_F_original_dfd_N_minus_1", test.critical_f_as_published, STATISTIC),
+        (
+            "critical_F_original_dfd_N_minus_1",
+            test.critical_f_as_published,
+            STATISTIC,
+        ),
         ("critical_F_demsar", test.critical_f, STATISTIC),
-        ("nemenyi_cd_tabulated_q", test.critical_difference_printed.unwrap_or(f64::NAN), STATISTIC),
+        (
+            "nemenyi_cd_tabulated_q",
+            test.critical_difference_printed.unwrap_or(f64::NAN),
+            STATISTIC,
+        ),
         ("nemenyi_cd_exact_q", test.critical_difference, STATISTIC),
     ];
     for (field, got, tolerance) in values {
-        check.close(format!("{key}: {field}"), node.at(field)?.f64()?, got, tolerance);
+        check.close(
+            format!("{key}: {field}"),
+            node.at(field)?.f64()?,
+            got,
+            tolerance,
+        );
     }
-    check.equal(format!("{key}: rejected"), &node.at("rejected")?.bool()?, &test.rejected);
-    check.equal(format!("{key}: best group"), &node.at("best_group_indices")?.usizes()?, &test.best);
+    check.equal(
+        format!("{key}: rejected"),
+        &node.at("rejected")?.bool()?,
+        &test.rejected,
+    );
+    check.equal(
+        format!("{key}: best group"),
+        &node.at("best_group_indices")?.usizes()?,
+        &test.best,
+    );
     Ok(())
 }
 
 /// What needs the ranks of each block.
 fn ties(key: &str, node: &Node<'_>, test: &Friedman, check: &mut Check) -> Result<()> {
     let corrected = test.chi_squared_ties.unwrap_or(f64::NAN);
-    check.close(format!("{key}: chi2_tie_corrected"), node.at("chi2_tie_corrected")?.f64()?, corrected, STATISTIC);
+    check.close(
+        format!("{key}: chi2_tie_corrected"),
+        node.at("chi2_tie_corrected")?.f64()?,
+        corrected,
+        STATISTIC,
+    );
     let p = test.p_chi_squared_ties.unwrap_or(f64::NAN);
-    check.close(format!("{key}: p_tie_corrected"), node.at("p_tie_corrected")?.f64()?, p, P_VALUE);
+    check.close(
+        format!("{key}: p_tie_corrected"),
+        node.at("p_tie_corrected")?.f64()?,
+        p,
+        P_VALUE,
+    );
     let expected = node.at("nemenyi_p_matrix")?.list(Node::f64s)?.concat();
     let got = test.nemenyi().concat();
-    check.close_all(format!("{key}: p values of pairs"), &expected, &got, P_VALUE);
+    check.close_all(
+        format!("{key}: p values of pairs"),
+        &expected,
+        &got,
+        P_VALUE,
+    );
     Ok(())
 }
 
@@ -162,11 +220,25 @@ fn published(folder: &Folder, check: &mut Check) -> Result<()> {
     };
     let columns = header(folder, "published/table4_table5_mean_ranks_unrounded.csv")?;
     let fixed = ["group", "constraint", "metric", "N", "statistically_best"];
-    let names: Vec<&str> = columns.iter().map(String::as_str).filter(|c| !fixed.contains(c)).collect();
-    let mut left: Vec<String> = json.root().fields()?.iter().map(|(k, _)| k.to_string()).collect();
+    let names: Vec<&str> = columns
+        .iter()
+        .map(String::as_str)
+        .filter(|c| !fixed.contains(c))
+        .collect();
+    let mut left: Vec<String> = json
+        .root()
+        .fields()?
+        .iter()
+        .map(|(k, _)| k.to_string())
+        .collect();
     for row in &rows {
         let text = |field: &str| row.get(field).map(String::as_str).unwrap_or_default();
-        let key = format!("{}|{}|{}", text("group"), text("constraint"), text("metric"));
+        let key = format!(
+            "{}|{}|{}",
+            text("group"),
+            text("constraint"),
+            text("metric")
+        );
         let number = |field: &str| text(field).parse::<f64>().unwrap_or(f64::NAN);
         let means: Vec<f64> = names.iter().map(|n| number(n)).collect();
         let Some(node) = json.root().get(&key) else {

@@ -34,7 +34,11 @@ pub type Sets = BTreeMap<String, Set>;
 /// Statistics of up to 32,000 numbers, summed in another order.
 const STATISTICS: Tolerance = Tolerance::both(1e-11, 1e-12);
 
-pub fn read<B: MetricBackend + 'static>(backend: &B, folder: &Folder, check: &mut Check) -> Result<Sets> {
+pub fn read<B: MetricBackend + 'static>(
+    backend: &B,
+    folder: &Folder,
+    check: &mut Check,
+) -> Result<Sets> {
     let mut sets = Sets::new();
     let file = "datasets/schema.json";
     let (Some(json), Some(bytes)) = (folder.json(file)?, folder.bytes(file)?) else {
@@ -78,7 +82,10 @@ pub fn read<B: MetricBackend + 'static>(backend: &B, folder: &Folder, check: &mu
             }
             None => Vec::new(),
         };
-        let predicted: Vec<usize> = probabilities.iter().map(|p| usize::from(*p > 0.5)).collect();
+        let predicted: Vec<usize> = probabilities
+            .iter()
+            .map(|p| usize::from(*p > 0.5))
+            .collect();
         let factuals = match predicted.is_empty() {
             true => [Vec::new(), Vec::new()],
             false => [0, 1].map(|c| choose_factuals(&split, &predicted, c, MOST_FACTUALS)),
@@ -125,34 +132,66 @@ fn network(
     };
     let arrays = TypedArrays::from_bytes(&bytes, &folder.name(path))?;
     let network = Network::from_arrays(&arrays).of(name)?;
-    network.check_width(&folder.name(path), encoding.width()).of(name)?;
+    network
+        .check_width(&folder.name(path), encoding.width())
+        .of(name)?;
     if let Some(hidden) = node.get("hidden_neurons") {
-        check.equal(format!("{name}: hidden values"), &hidden.usize()?, &network.hidden());
+        check.equal(
+            format!("{name}: hidden values"),
+            &hidden.usize()?,
+            &network.hidden(),
+        );
     }
     Ok(Some(network))
 }
 
 /// What the schema says of a table that the table says itself.
-fn described(name: &str, node: &Node<'_>, table: &Table, encoding: &Encoding, check: &mut Check) -> Result<()> {
+fn described(
+    name: &str,
+    node: &Node<'_>,
+    table: &Table,
+    encoding: &Encoding,
+    check: &mut Check,
+) -> Result<()> {
     node.skip_fields(&[
         "class_meaning",
         "binary_recoding_from_uci",
         "training",
         "grid_search_best_validation_auc",
     ]);
-    check.equal(format!("{name}: kinds"), node.at("type")?.str()?, encoding.kinds().word());
+    check.equal(
+        format!("{name}: kinds"),
+        node.at("type")?.str()?,
+        encoding.kinds().word(),
+    );
     let counted = node.at("n_features")?.usize()?;
-    check.equal(format!("{name}: features"), &counted, &table.schema.features.len());
-    check.equal(format!("{name}: rows"), &node.at("n_rows")?.usize()?, &table.rows.len());
+    check.equal(
+        format!("{name}: features"),
+        &counted,
+        &table.schema.features.len(),
+    );
+    check.equal(
+        format!("{name}: rows"),
+        &node.at("n_rows")?.usize()?,
+        &table.rows.len(),
+    );
     let width = node.at("n_encoded_columns")?.usize()?;
-    check.equal(format!("{name}: encoded columns"), &width, &encoding.width());
+    check.equal(
+        format!("{name}: encoded columns"),
+        &width,
+        &encoding.width(),
+    );
     let names: Vec<&str> = node.at("encoded_column_names")?.strs()?;
     let got: Vec<&str> = encoding.columns.iter().map(|c| c.name.as_str()).collect();
     check.identical(format!("{name}: names of encoded columns"), &names, &got);
     for (class, count) in node.at("class_counts")?.fields()? {
         let place = table.classes.iter().position(|c| c == class);
         let got = table.class_of.iter().filter(|c| Some(**c) == place).count();
-        check.equal(format!("{name}: rows of class {class}"), &count.usize()?, &got);
+        check.equal(
+            format!("{name}: rows of class {class}"),
+            &count.usize()?,
+            &got,
+        );
     }
     let share = node.at("binary_label_1_share")?.f64()?;
     let labels = table.labels();
@@ -162,23 +201,47 @@ fn described(name: &str, node: &Node<'_>, table: &Table, encoding: &Encoding, ch
     unsaid.majority_class = None;
     let counts = |c: &usize| table.class_of.iter().filter(|x| *x == c).count();
     // The most frequent class, of equals the last, unless the schema says otherwise.
-    let most = (0..table.classes.len()).max_by_key(|c| (counts(c), *c)).unwrap_or(0);
+    let most = (0..table.classes.len())
+        .max_by_key(|c| (counts(c), *c))
+        .unwrap_or(0);
     let said = node.at("majority_class")?.usize()?.to_string();
-    check.equal(format!("{name}: majority class"), &said, &table.classes[most]);
+    check.equal(
+        format!("{name}: majority class"),
+        &said,
+        &table.classes[most],
+    );
     for (i, feature) in node.at("features")?.items()?.iter().enumerate() {
         let known = &table.schema.features[i];
         let label = format!("{name}, {}", known.name);
-        check.equal(format!("{label}: place"), &feature.at("index")?.usize()?, &i);
+        check.equal(
+            format!("{label}: place"),
+            &feature.at("index")?.usize()?,
+            &i,
+        );
         feature.skip_fields(&["name", "kind", "values"]);
         let places = feature.at("encoded_columns")?.usizes()?;
-        check.identical(format!("{label}: encoded columns"), &places, &encoding.of_feature[i]);
+        check.identical(
+            format!("{label}: encoded columns"),
+            &places,
+            &encoding.of_feature[i],
+        );
         match known.kind {
             Kind::Numerical => {
                 let column = table.column(i);
                 let fold = |f: fn(f64, f64) -> f64| column.iter().copied().reduce(f).unwrap_or(0.0);
-                let got = [encoding.mean[i], encoding.std[i], fold(f64::min), fold(f64::max)];
+                let got = [
+                    encoding.mean[i],
+                    encoding.std[i],
+                    fold(f64::min),
+                    fold(f64::max),
+                ];
                 for (key, got) in ["mean", "std_ddof0", "min", "max"].iter().zip(got) {
-                    check.close(format!("{label}: {key}"), feature.at(key)?.f64()?, got, STATISTICS);
+                    check.close(
+                        format!("{label}: {key}"),
+                        feature.at(key)?.f64()?,
+                        got,
+                        STATISTICS,
+                    );
                 }
             }
             Kind::Categorical => {
@@ -194,11 +257,17 @@ fn described(name: &str, node: &Node<'_>, table: &Table, encoding: &Encoding, ch
 
 /// Data sets that the program makes are the rows of the file.
 fn by_rules_of_play(name: &str, text: &[u8], check: &mut Check) {
-    let generated = CATALOG.iter().any(|d| d.name == name && d.source == Source::Generated);
+    let generated = CATALOG
+        .iter()
+        .any(|d| d.name == name && d.source == Source::Generated);
     if !generated {
         return;
     }
-    let made = if name == "BalanceScale" { balance_scale() } else { tic_tac_toe() };
+    let made = if name == "BalanceScale" {
+        balance_scale()
+    } else {
+        tic_tac_toe()
+    };
     let text = String::from_utf8_lossy(text);
     let (expected, got): (Vec<&str>, Vec<&str>) = (text.lines().collect(), made.lines().collect());
     check.identical(format!("{name}: rows made from its rules"), &expected, &got);

@@ -1,9 +1,9 @@
 //! Decision trees: which method for which problem.
 
+use crate::conformance::Result;
 use crate::conformance::check::{Check, Tolerance};
 use crate::conformance::folder::Folder;
 use crate::conformance::json::Node;
-use crate::conformance::Result;
 use crate::stats::decision_tree::{Tree, TreeParams};
 
 const EXACT: Tolerance = Tolerance::absolute(1e-12);
@@ -22,7 +22,11 @@ pub fn run(folder: &Folder, check: &mut Check) -> Result<()> {
         let features = node.at("feature_names")?.strs()?;
         let flat = tensors.f64(&format!("{name}.x"))?;
         let rows: Vec<Vec<f64>> = flat.chunks_exact(features.len()).map(Into::into).collect();
-        let classes: Vec<usize> = tensors.i64(&format!("{name}.y"))?.iter().map(|&c| c as usize).collect();
+        let classes: Vec<usize> = tensors
+            .i64(&format!("{name}.y"))?
+            .iter()
+            .map(|&c| c as usize)
+            .collect();
         let expected = node.at("n_rows_after_tie_expansion")?.usize()?;
         check.equal(format!("{key}: rows"), &expected, &rows.len());
         let tree = node.at("tree")?;
@@ -35,7 +39,12 @@ pub fn run(folder: &Folder, check: &mut Check) -> Result<()> {
         let accuracy = grown.accuracy(&rows, &classes);
         match same.iter().all(|s| *s) {
             true => {
-                check.close(format!("{key}: accuracy"), node.at("train_accuracy")?.f64()?, accuracy, EXACT);
+                check.close(
+                    format!("{key}: accuracy"),
+                    node.at("train_accuracy")?.f64()?,
+                    accuracy,
+                    EXACT,
+                );
                 node_by_node(key, &tree, &grown, check)?;
             }
             false => by_chance(key, &node, &tree, &grown, accuracy, check)?,
@@ -45,20 +54,35 @@ pub fn run(folder: &Folder, check: &mut Check) -> Result<()> {
 }
 
 fn node_by_node(key: &str, tree: &Node<'_>, grown: &Tree, check: &mut Check) -> Result<()> {
-    let split = |of: &dyn Fn(&crate::stats::decision_tree::TreeSplit) -> f64, leaf: f64| -> Vec<f64> {
-        let each = grown.nodes.iter().map(|n| n.split.as_ref().map_or(leaf, of));
-        each.collect()
-    };
+    let split =
+        |of: &dyn Fn(&crate::stats::decision_tree::TreeSplit) -> f64, leaf: f64| -> Vec<f64> {
+            let each = grown
+                .nodes
+                .iter()
+                .map(|n| n.split.as_ref().map_or(leaf, of));
+            each.collect()
+        };
     let lists = [
         ("feature", split(&|s| s.feature as f64, -2.0)),
         ("threshold", split(&|s| s.threshold, -2.0)),
         ("left", split(&|s| s.left as f64, -1.0)),
         ("right", split(&|s| s.right as f64, -1.0)),
-        ("impurity_gini", grown.nodes.iter().map(|n| n.impurity).collect()),
-        ("n_samples", grown.nodes.iter().map(|n| n.samples as f64).collect()),
+        (
+            "impurity_gini",
+            grown.nodes.iter().map(|n| n.impurity).collect(),
+        ),
+        (
+            "n_samples",
+            grown.nodes.iter().map(|n| n.samples as f64).collect(),
+        ),
     ];
     for (field, got) in lists {
-        check.close_all(format!("{key}: {field}"), &tree.at(field)?.f64s()?, &got, EXACT);
+        check.close_all(
+            format!("{key}: {field}"),
+            &tree.at(field)?.f64s()?,
+            &got,
+            EXACT,
+        );
     }
     let expected = tree.at("class_fraction")?.list(Node::f64s)?.concat();
     let got: Vec<f64> = grown.nodes.iter().flat_map(|n| n.shares.clone()).collect();
@@ -79,13 +103,30 @@ fn by_chance(
     let samples = tree.at("n_samples")?.f64s()?;
     let left = tree.at("left")?.f64s()?;
     tree.skip_fields(&["feature", "threshold", "right", "class_fraction"]);
-    let weighted = |list: &mut dyn Iterator<Item = (f64, f64)>| -> f64 { list.map(|(i, n)| i * n).sum() };
+    let weighted =
+        |list: &mut dyn Iterator<Item = (f64, f64)>| -> f64 { list.map(|(i, n)| i * n).sum() };
     let leaves = (0..left.len()).filter(|&i| left[i] < 0.0);
     let expected = weighted(&mut leaves.map(|i| (impurity[i], samples[i]))) / samples[0];
     let ends = grown.nodes.iter().filter(|n| n.split.is_none());
-    let got = weighted(&mut ends.map(|n| (n.impurity, n.samples as f64))) / grown.nodes[0].samples as f64;
-    check.close(format!("{key}: impurity of the root"), impurity[0], grown.nodes[0].impurity, EXACT);
-    check.close(format!("{key}: impurity left in the leaves"), expected, got, SHARE);
-    check.close(format!("{key}: accuracy"), node.at("train_accuracy")?.f64()?, accuracy, SHARE);
+    let got =
+        weighted(&mut ends.map(|n| (n.impurity, n.samples as f64))) / grown.nodes[0].samples as f64;
+    check.close(
+        format!("{key}: impurity of the root"),
+        impurity[0],
+        grown.nodes[0].impurity,
+        EXACT,
+    );
+    check.close(
+        format!("{key}: impurity left in the leaves"),
+        expected,
+        got,
+        SHARE,
+    );
+    check.close(
+        format!("{key}: accuracy"),
+        node.at("train_accuracy")?.f64()?,
+        accuracy,
+        SHARE,
+    );
     Ok(())
 }

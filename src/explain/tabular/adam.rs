@@ -28,7 +28,8 @@ impl Adam {
     /// Moves `x` against the gradient; the bias correction is in the rate and epsilon stands outside of the root, as in TensorFlow.
     pub fn step(&mut self, x: &mut [f64], gradient: &[f64]) {
         self.step += 1;
-        let correction = (1.0 - self.beta2.powi(self.step)).sqrt() / (1.0 - self.beta1.powi(self.step));
+        let correction =
+            (1.0 - self.beta2.powi(self.step)).sqrt() / (1.0 - self.beta1.powi(self.step));
         let rate = self.rate * correction;
         for (i, g) in gradient.iter().enumerate() {
             self.first[i] += (g - self.first[i]) * (1.0 - self.beta1);

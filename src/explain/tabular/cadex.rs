@@ -53,7 +53,10 @@ pub fn correct(problem: &Problem<'_>, params: CadexParams) -> Result<Found> {
             break;
         }
         descend(&mut toward, &x, &mut gradient);
-        gradient.iter_mut().zip(&free).for_each(|(g, free)| *g *= f64::from(u8::from(*free)));
+        gradient
+            .iter_mut()
+            .zip(&free)
+            .for_each(|(g, free)| *g *= f64::from(u8::from(*free)));
         adam.step(&mut x, &gradient);
         for c in space.encoding.numerical() {
             let [low, high] = space.box_of(c, problem.factual);
@@ -86,7 +89,9 @@ fn promote_second(group: &[usize], x: &mut [f64], least: f64) {
     order.sort_by(|&a, &b| x[a].total_cmp(&x[b]));
     let second = order[order.len() - 2];
     if x[second] > least {
-        group.iter().for_each(|&c| x[c] = f64::from(u8::from(c == second)));
+        group
+            .iter()
+            .for_each(|&c| x[c] = f64::from(u8::from(c == second)));
     }
 }
 
@@ -106,7 +111,9 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: CadexParams) -> Result<Foun
         descend(&mut toward, &x, &mut gradient);
         adam.step(&mut x, &gradient);
         if categorical {
-            groups.iter().for_each(|group| promote_second(group, &mut x, 0.0));
+            groups
+                .iter()
+                .for_each(|group| promote_second(group, &mut x, 0.0));
         }
         if toward.probability(&x) <= 0.5 {
             continue;
@@ -122,7 +129,9 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: CadexParams) -> Result<Foun
                     best = c;
                 }
             }
-            group.iter().for_each(|&c| clipped[c] = f64::from(u8::from(c == best)));
+            group
+                .iter()
+                .for_each(|&c| clipped[c] = f64::from(u8::from(c == best)));
         }
         if toward.probability(&clipped) > 0.5 {
             return Ok(Found::one(Some(clipped), &problem.clock));

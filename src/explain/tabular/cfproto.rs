@@ -92,7 +92,11 @@ pub fn correct(problem: &Problem<'_>, params: CfprotoParams, slopes: Slopes) -> 
 }
 
 /// The variant of the benchmark.
-pub fn as_benchmarked(problem: &Problem<'_>, params: CfprotoParams, slopes: Slopes) -> Result<Found> {
+pub fn as_benchmarked(
+    problem: &Problem<'_>,
+    params: CfprotoParams,
+    slopes: Slopes,
+) -> Result<Found> {
     let numbers = problem.space.numbers();
     let run = Run {
         prototype: None,
@@ -125,7 +129,11 @@ impl Run<'_, '_> {
                 c = (lower + upper) / 2.0;
             } else {
                 lower = f64::max(lower, c);
-                c = if upper.is_finite() { (lower + upper) / 2.0 } else { 10.0 * c };
+                c = if upper.is_finite() {
+                    (lower + upper) / 2.0
+                } else {
+                    10.0 * c
+                };
             }
         }
         Ok(best.map(|(_, x)| x))
@@ -200,7 +208,15 @@ impl Run<'_, '_> {
     }
 
     /// Gradient of c·max(0, p₀ − p₁) + ‖δ‖² + θ‖y − prototype‖².
-    fn slope(&self, toward: &mut Toward<'_>, y: &[f64], start: &[f64], c: f64, t: usize, out: &mut [f64]) {
+    fn slope(
+        &self,
+        toward: &mut Toward<'_>,
+        y: &[f64],
+        start: &[f64],
+        c: f64,
+        t: usize,
+        out: &mut [f64],
+    ) {
         let theta = self.params.theta;
         for i in 0..y.len() {
             out[i] = 2.0 * (y[i] - start[i]);

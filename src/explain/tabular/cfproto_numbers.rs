@@ -73,7 +73,11 @@ impl Numbers {
         let end = |f: usize, high: bool| match self.kinds[f] {
             Kind::Categorical => {
                 let fold = if high { f64::max } else { f64::min };
-                self.categories[f].iter().copied().reduce(fold).unwrap_or(0.0)
+                self.categories[f]
+                    .iter()
+                    .copied()
+                    .reduce(fold)
+                    .unwrap_or(0.0)
             }
             Kind::Binary => f64::from(u8::from(high)),
             Kind::Numerical => {
@@ -99,7 +103,10 @@ impl Numbers {
                 let here = list[nearest(list, value)];
                 let gap = |up: bool| {
                     let beyond = list.iter().map(|v| if up { v - here } else { here - v });
-                    beyond.filter(|d| *d > 1e-12).reduce(f64::min).unwrap_or(epsilon)
+                    beyond
+                        .filter(|d| *d > 1e-12)
+                        .reduce(f64::min)
+                        .unwrap_or(epsilon)
                 };
                 [gap(false), gap(true)]
             }
@@ -123,17 +130,30 @@ fn binned(space: &Space<'_>) -> Vec<Vec<usize>> {
         .map(|f| {
             let mut values: Vec<f64> = space.train.iter().map(|r| r[space.columns(f)[0]]).collect();
             values.sort_by(f64::total_cmp);
-            let at = |q: f64| values.get((q * values.len() as f64) as usize).copied().unwrap_or(0.0);
+            let at = |q: f64| {
+                values
+                    .get((q * values.len() as f64) as usize)
+                    .copied()
+                    .unwrap_or(0.0)
+            };
             [at(0.25), at(0.5), at(0.75)]
         })
         .collect();
     let bin = |f: usize, row: &[f64]| match space.kind(f) {
-        Kind::Categorical => space.columns(f).iter().position(|&c| row[c] == 1.0).unwrap_or(0),
+        Kind::Categorical => space
+            .columns(f)
+            .iter()
+            .position(|&c| row[c] == 1.0)
+            .unwrap_or(0),
         Kind::Binary => row[space.columns(f)[0]] as usize,
-        Kind::Numerical => quartiles[f].iter().filter(|q| row[space.columns(f)[0]] > **q).count(),
+        Kind::Numerical => quartiles[f]
+            .iter()
+            .filter(|q| row[space.columns(f)[0]] > **q)
+            .count(),
     };
     let rows = space.train.iter();
-    rows.map(|row| (0..space.features()).map(|f| bin(f, row)).collect()).collect()
+    rows.map(|row| (0..space.features()).map(|f| bin(f, row)).collect())
+        .collect()
 }
 
 /// Distances of the categories of feature `f`.

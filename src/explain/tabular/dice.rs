@@ -48,13 +48,19 @@ pub fn correct(problem: &Problem<'_>, params: DiceParams) -> Result<Found> {
         }
         // What distance keeps from the other class is tried again without it.
         let weaker = DiceParams {
-            proximity: if found.len() < attempt { 0.0 } else { params.proximity },
+            proximity: if found.len() < attempt {
+                0.0
+            } else {
+                params.proximity
+            },
             ..params
         };
         let Some(mut point) = one(problem, &mut toward, weaker, &found) else {
             continue;
         };
-        space.put_back(problem.factual, &mut point, &|x| problem.accepts(x) && !found.contains(&x.to_vec()));
+        space.put_back(problem.factual, &mut point, &|x| {
+            problem.accepts(x) && !found.contains(&x.to_vec())
+        });
         if !found.contains(&point) {
             found.push(point);
         }
@@ -63,7 +69,12 @@ pub fn correct(problem: &Problem<'_>, params: DiceParams) -> Result<Found> {
 }
 
 /// Descends to one counterfactual that is not among those found.
-fn one(problem: &Problem<'_>, toward: &mut Toward<'_>, params: DiceParams, found: &[Vec<f64>]) -> Option<Vec<f64>> {
+fn one(
+    problem: &Problem<'_>,
+    toward: &mut Toward<'_>,
+    params: DiceParams,
+    found: &[Vec<f64>],
+) -> Option<Vec<f64>> {
     let space = problem.space;
     let width = problem.factual.len();
     let weights: Vec<f64> = (0..width)
@@ -90,7 +101,9 @@ fn one(problem: &Problem<'_>, toward: &mut Toward<'_>, params: DiceParams, found
         }
         for group in space.encoding.groups() {
             let excess = group.iter().map(|&c| x[c]).sum::<f64>() - 1.0;
-            group.iter().for_each(|&c| gradient[c] += 2.0 * params.groups * excess);
+            group
+                .iter()
+                .for_each(|&c| gradient[c] += 2.0 * params.groups * excess);
         }
         for c in (0..width).filter(|&c| !space.column_mutable(c)) {
             gradient[c] = 0.0;

@@ -52,7 +52,11 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: DiceParams) -> Result<Found
         query.clip(&mut x);
         rounded = query.rounded(&x);
         let p = query.wished(&mut toward, &rounded);
-        if p >= 0.5 && backup.as_ref().is_none_or(|(known, _)| (p - 0.5).abs() < (known - 0.5).abs()) {
+        if p >= 0.5
+            && backup
+                .as_ref()
+                .is_none_or(|(known, _)| (p - 0.5).abs() < (known - 0.5).abs())
+        {
             backup = Some((p, rounded.clone()));
         }
         let still = (loss - last_loss).abs() <= params.still;
@@ -103,7 +107,11 @@ impl<'a, 'b> Query<'a, 'b> {
         if encoding.kinds() == Kinds::Numerical {
             x[1..].fill(0.0);
         }
-        let sign = if toward.probability(&x) > 0.5 { -1.0 } else { 1.0 };
+        let sign = if toward.probability(&x) > 0.5 {
+            -1.0
+        } else {
+            1.0
+        };
         Self {
             groups: groups_by_prefix(problem),
             problem,
@@ -121,7 +129,13 @@ impl<'a, 'b> Query<'a, 'b> {
     }
 
     /// The loss, with its gradient.
-    fn loss(&self, toward: &mut Toward<'_>, x: &[f64], params: DiceParams, gradient: &mut [f64]) -> f64 {
+    fn loss(
+        &self,
+        toward: &mut Toward<'_>,
+        x: &[f64],
+        params: DiceParams,
+        gradient: &mut [f64],
+    ) -> f64 {
         let p = toward.probability(x);
         let q = (p - 1e-6).abs();
         let hinge = 1.0 - self.sign * (q / (1.0 - q)).ln();
@@ -139,7 +153,9 @@ impl<'a, 'b> Query<'a, 'b> {
         for group in &self.groups {
             let excess = group.iter().map(|&c| x[c]).sum::<f64>() - 1.0;
             total += params.groups * excess * excess;
-            group.iter().for_each(|&c| gradient[c] += 2.0 * params.groups * excess);
+            group
+                .iter()
+                .for_each(|&c| gradient[c] += 2.0 * params.groups * excess);
         }
         total
     }
@@ -163,7 +179,9 @@ impl<'a, 'b> Query<'a, 'b> {
                     best = c;
                 }
             }
-            group.iter().for_each(|&c| out[c] = f64::from(u8::from(c == best)));
+            group
+                .iter()
+                .for_each(|&c| out[c] = f64::from(u8::from(c == best)));
         }
         for number in &self.numbers {
             out[number.column] = number.rounded(x[number.column]);
@@ -229,7 +247,8 @@ fn decimals(values: &[f64]) -> i32 {
         }
     }
     let text = best.first().map_or(String::new(), |v| v.to_string());
-    text.split_once('.').map_or(0, |(_, digits)| digits.len() as i32)
+    text.split_once('.')
+        .map_or(0, |(_, digits)| digits.len() as i32)
 }
 
 /// min(10 % quantile of |unique − median|, MAD).
@@ -253,7 +272,11 @@ fn groups_by_prefix(problem: &Problem<'_>) -> Vec<Vec<usize>> {
     features
         .filter(|(_, f)| f.kind != Kind::Numerical)
         .map(|(i, _)| {
-            let prefix = if mixed { format!("{i:04}") } else { i.to_string() };
+            let prefix = if mixed {
+                format!("{i:04}")
+            } else {
+                i.to_string()
+            };
             let starts = |&&c: &&usize| encoding.columns[c].name.starts_with(&prefix);
             zero_one.iter().filter(starts).copied().collect()
         })

@@ -55,7 +55,12 @@ pub fn correct(problem: &Problem<'_>, params: GrowingSpheresParams) -> Found {
         let mut points = Vec::new();
         for _ in 0..params.correct_points {
             let direction: Vec<f64> = free.iter().map(|_| draws.normal()).collect();
-            let length = direction.iter().map(|v| v * v).sum::<f64>().sqrt().max(1e-300);
+            let length = direction
+                .iter()
+                .map(|v| v * v)
+                .sum::<f64>()
+                .sqrt()
+                .max(1e-300);
             // Even over the volume between the two radii; scaled by the outer one so that powers stay in range.
             let inner = (low / high).powf(m);
             let radius = high * (inner + (1.0 - inner) * draws.uniform()).powf(1.0 / m);
@@ -122,7 +127,9 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: GrowingSpheresParams) -> su
         .iter()
         .zip(single.probabilities(&train.concat()))
         .filter(|(_, p)| reached(p));
-    let nearest = others.map(|(row, _)| norm(row, problem.factual)).reduce(f64::min);
+    let nearest = others
+        .map(|(row, _)| norm(row, problem.factual))
+        .reduce(f64::min);
     let Some(nearest) = nearest else {
         return Ok(Found::one(None, &problem.clock));
     };

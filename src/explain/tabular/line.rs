@@ -19,7 +19,9 @@ impl Margin {
         let wide = |v: &[f32]| -> Vec<f64> { v.iter().map(|&x| f64::from(x)).collect() };
         let each = network.w2.chunks_exact(2);
         Self {
-            weights: each.map(|w| f64::from(w[target]) - f64::from(w[other])).collect(),
+            weights: each
+                .map(|w| f64::from(w[target]) - f64::from(w[other]))
+                .collect(),
             bias: f64::from(network.b2[target]) - f64::from(network.b2[other]),
             hidden: network.hidden(),
             w1: wide(&network.w1),
@@ -46,7 +48,9 @@ impl Margin {
         let mut h = self.b1.clone();
         for (c, &value) in x.iter().enumerate() {
             if value != 0.0 {
-                h.iter_mut().zip(self.row(c)).for_each(|(h, w)| *h += value * w);
+                h.iter_mut()
+                    .zip(self.row(c))
+                    .for_each(|(h, w)| *h += value * w);
             }
         }
         h
@@ -69,7 +73,14 @@ impl Margin {
     }
 
     /// The smallest move of `column` (from `hidden`, within `[low, high]` as moves) that lifts the margin to `least`; none if no move does.
-    pub fn nearest_move(&self, hidden: &[f64], column: usize, low: f64, high: f64, least: f64) -> Option<f64> {
+    pub fn nearest_move(
+        &self,
+        hidden: &[f64],
+        column: usize,
+        low: f64,
+        high: f64,
+        least: f64,
+    ) -> Option<f64> {
         if self.of_hidden(hidden) >= least {
             return Some(0.0);
         }
@@ -83,7 +94,14 @@ impl Margin {
         }
     }
 
-    fn one_way(&self, hidden: &[f64], column: usize, far: f64, sign: f64, least: f64) -> Option<f64> {
+    fn one_way(
+        &self,
+        hidden: &[f64],
+        column: usize,
+        far: f64,
+        sign: f64,
+        least: f64,
+    ) -> Option<f64> {
         let rates: Vec<f64> = self.row(column).iter().map(|w| w * sign).collect();
         let mut bends: Vec<f64> = hidden
             .iter()
@@ -95,13 +113,20 @@ impl Margin {
         bends.sort_by(f64::total_cmp);
         let margin = |t: f64| -> f64 {
             let each = hidden.iter().zip(&rates).zip(&self.weights);
-            self.bias + each.map(|((h, r), v)| (h + t * r).max(0.0) * v).sum::<f64>()
+            self.bias
+                + each
+                    .map(|((h, r), v)| (h + t * r).max(0.0) * v)
+                    .sum::<f64>()
         };
         let (mut start, mut before) = (0.0, margin(0.0));
         for end in bends {
             let after = margin(end);
             if after >= least {
-                let share = if after > before { (least - before) / (after - before) } else { 1.0 };
+                let share = if after > before {
+                    (least - before) / (after - before)
+                } else {
+                    1.0
+                };
                 return Some(start + share.clamp(0.0, 1.0) * (end - start));
             }
             (start, before) = (end, after);

@@ -25,7 +25,10 @@ const BEYOND: f64 = 1e-6;
 pub fn correct(problem: &Problem<'_>, params: LoreParams) -> Found {
     let outcome = |rows: &[Vec<f64>]| -> Vec<bool> {
         let asked = problem.predictor.probabilities(&rows.concat());
-        asked.iter().map(|p| p[problem.target] > p[1 - problem.target]).collect()
+        asked
+            .iter()
+            .map(|p| p[problem.target] > p[1 - problem.target])
+            .collect()
     };
     let rows = neighbourhood(problem, &params.genes, &outcome, true);
     let hits = outcome(&rows);
@@ -34,7 +37,9 @@ pub fn correct(problem: &Problem<'_>, params: LoreParams) -> Found {
     for point in points {
         let mut point = problem.space.realise(problem.factual, &point);
         if problem.accepts(&point) {
-            problem.space.put_back(problem.factual, &mut point, &|x| problem.accepts(x));
+            problem
+                .space
+                .put_back(problem.factual, &mut point, &|x| problem.accepts(x));
             if !found.contains(&point) {
                 found.push(point);
             }
@@ -53,7 +58,9 @@ pub fn correct(problem: &Problem<'_>, params: LoreParams) -> Found {
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((_, row)) = near.first() {
             let mut point = (*row).clone();
-            problem.space.put_back(problem.factual, &mut point, &|x| problem.accepts(x));
+            problem
+                .space
+                .put_back(problem.factual, &mut point, &|x| problem.accepts(x));
             found.push(point);
         }
     }
@@ -117,7 +124,11 @@ fn meet(problem: &Problem<'_>, x: &mut [f64], column: usize, threshold: f64, low
     }
     match space.kind(feature) {
         Kind::Numerical => {
-            x[column] = if low { threshold - BEYOND } else { threshold + BEYOND };
+            x[column] = if low {
+                threshold - BEYOND
+            } else {
+                threshold + BEYOND
+            };
             true
         }
         Kind::Binary => {
@@ -132,11 +143,16 @@ fn meet(problem: &Problem<'_>, x: &mut [f64], column: usize, threshold: f64, low
             let Some(best) = others.max_by(|a, b| mean(a).total_cmp(&mean(b))) else {
                 return false;
             };
-            columns.iter().for_each(|&c| x[c] = f64::from(u8::from(c == best)));
+            columns
+                .iter()
+                .for_each(|&c| x[c] = f64::from(u8::from(c == best)));
             true
         }
         Kind::Categorical => {
-            space.columns(feature).iter().for_each(|&c| x[c] = f64::from(u8::from(c == column)));
+            space
+                .columns(feature)
+                .iter()
+                .for_each(|&c| x[c] = f64::from(u8::from(c == column)));
             true
         }
     }

@@ -36,7 +36,12 @@ impl Default for GenesParams {
 pub type Outcome<'a> = &'a dyn Fn(&[Vec<f64>]) -> Vec<bool>;
 
 /// Individuals of both outcomes. With `limited` immutable features are never touched and values stay in range.
-pub fn neighbourhood(problem: &Problem<'_>, params: &GenesParams, outcome: Outcome<'_>, limited: bool) -> Vec<Vec<f64>> {
+pub fn neighbourhood(
+    problem: &Problem<'_>,
+    params: &GenesParams,
+    outcome: Outcome<'_>,
+    limited: bool,
+) -> Vec<Vec<f64>> {
     let mut all = Vec::new();
     for wished in [false, true] {
         let index = 2 * problem.row as u64 + u64::from(wished);
@@ -68,7 +73,9 @@ impl Genes<'_, '_> {
             if self.problem.clock.is_over() {
                 break;
             }
-            let mut next: Vec<Vec<f64>> = (0..rows.len()).map(|_| rows[self.tournament(&fitness)].clone()).collect();
+            let mut next: Vec<Vec<f64>> = (0..rows.len())
+                .map(|_| rows[self.tournament(&fitness)].clone())
+                .collect();
             for pair in next.chunks_mut(2) {
                 if let [a, b] = pair
                     && self.draws.uniform() < self.params.crossover
@@ -107,14 +114,18 @@ impl Genes<'_, '_> {
         let mut ends = [0, 0].map(|_| self.draws.index_below(space.features() + 1).unwrap_or(0));
         ends.sort_unstable();
         for feature in ends[0]..ends[1] {
-            space.columns(feature).iter().for_each(|&c| std::mem::swap(&mut a[c], &mut b[c]));
+            space
+                .columns(feature)
+                .iter()
+                .for_each(|&c| std::mem::swap(&mut a[c], &mut b[c]));
         }
     }
 
     fn mutate(&mut self, row: &mut [f64]) {
         let space = self.problem.space;
         for feature in 0..space.features() {
-            if (self.limited && !space.mutable[feature]) || self.draws.uniform() >= self.params.gene {
+            if (self.limited && !space.mutable[feature]) || self.draws.uniform() >= self.params.gene
+            {
                 continue;
             }
             let at = self.draws.index_below(space.train.len()).unwrap_or(0);
@@ -132,7 +143,11 @@ impl Genes<'_, '_> {
         let hits = outcome(rows);
         let factual = self.problem.factual;
         let each = rows.iter().zip(&hits).map(|(row, hit)| {
-            let same = if row == factual { 0.0 } else { 1.0 - self.problem.space.distance(factual, row) };
+            let same = if row == factual {
+                0.0
+            } else {
+                1.0 - self.problem.space.distance(factual, row)
+            };
             0.5 * same + 0.5 * f64::from(u8::from(*hit == wished))
         });
         each.collect()

@@ -77,14 +77,26 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: MaceParams) -> Result<Found
 }
 
 /// The smallest cost for which numbers alone reach a margin of at least 0, and the point; for tables of numbers.
-pub fn minimal_change(problem: &Problem<'_>, distance: Distance, free: &[usize]) -> Result<Option<(f64, Vec<f64>)>> {
+pub fn minimal_change(
+    problem: &Problem<'_>,
+    distance: Distance,
+    free: &[usize],
+) -> Result<Option<(f64, Vec<f64>)>> {
     let margin = Margin::new(problem.network("mace")?, problem.target);
     let ranges = Boxes::of(problem);
     let cost = match distance {
         Distance::LargestShift => Cost::Largest,
         _ => Cost::Mean,
     };
-    Ok(cheapest(problem, &margin, problem.factual, &ranges, free, cost, 0.0))
+    Ok(cheapest(
+        problem,
+        &margin,
+        problem.factual,
+        &ranges,
+        free,
+        cost,
+        0.0,
+    ))
 }
 
 struct Search<'a, 'b> {
@@ -135,7 +147,11 @@ impl Search<'_, '_> {
             // A counterfactual of the first size that has any is optimal, even if time ends the choice among them.
             optimal: !found.is_empty() || !over,
         };
-        let points = found.into_iter().take(self.problem.k.max(1)).map(|(_, x)| x).collect();
+        let points = found
+            .into_iter()
+            .take(self.problem.k.max(1))
+            .map(|(_, x)| x)
+            .collect();
         Ok(Found {
             counterfactuals: points,
             ended: if over { Ended::Budget } else { Ended::Complete },
@@ -154,18 +170,22 @@ impl Search<'_, '_> {
                 let ends = [self.boxes.low[c], self.boxes.high[c]];
                 let each = ends.iter().map(|end| {
                     let by = end - self.factual[c];
-                    self.margin.most_gain(self.margin.row(c).iter().map(|w| w * by))
+                    self.margin
+                        .most_gain(self.margin.row(c).iter().map(|w| w * by))
                 });
                 most(&mut each.into_iter())
             }
             Kind::Binary => {
                 let c = columns[0];
                 let by = 1.0 - 2.0 * self.factual[c];
-                self.margin.most_gain(self.margin.row(c).iter().map(|w| w * by))
+                self.margin
+                    .most_gain(self.margin.row(c).iter().map(|w| w * by))
             }
             Kind::Categorical => {
                 let here = columns.iter().copied().find(|&c| self.factual[c] == 1.0);
-                let Some(here) = here else { return f64::INFINITY };
+                let Some(here) = here else {
+                    return f64::INFINITY;
+                };
                 let others = columns.iter().filter(|&&c| c != here);
                 let each = others.map(|&c| {
                     let pairs = self.margin.row(c).iter().zip(self.margin.row(here));
@@ -220,7 +240,10 @@ impl Search<'_, '_> {
             for &(c, value) in changes {
                 let by = value - x[c];
                 x[c] = value;
-                hidden.iter_mut().zip(self.margin.row(c)).for_each(|(h, w)| *h += by * w);
+                hidden
+                    .iter_mut()
+                    .zip(self.margin.row(c))
+                    .for_each(|(h, w)| *h += by * w);
             }
             Chosen {
                 x,
@@ -248,7 +271,12 @@ impl Search<'_, '_> {
     }
 
     /// The cheapest values of the free numbers.
-    fn solve(&self, chosen: Chosen, accept: &dyn Fn(&[f64]) -> bool, found: &mut Vec<(f64, Vec<f64>)>) -> Result<()> {
+    fn solve(
+        &self,
+        chosen: Chosen,
+        accept: &dyn Fn(&[f64]) -> bool,
+        found: &mut Vec<(f64, Vec<f64>)>,
+    ) -> Result<()> {
         let least = self.params.least_margin;
         let mut x = chosen.x;
         match chosen.numbers[..] {
@@ -259,7 +287,10 @@ impl Search<'_, '_> {
             }
             [c] => {
                 let (low, high) = (self.boxes.low[c] - x[c], self.boxes.high[c] - x[c]);
-                let Some(by) = self.margin.nearest_move(&chosen.hidden, c, low, high, least) else {
+                let Some(by) = self
+                    .margin
+                    .nearest_move(&chosen.hidden, c, low, high, least)
+                else {
                     return Ok(());
                 };
                 x[c] += by;
@@ -274,7 +305,9 @@ impl Search<'_, '_> {
                     Cost::Mean,
                     least,
                 );
-                let Some((_, point)) = solved else { return Ok(()) };
+                let Some((_, point)) = solved else {
+                    return Ok(());
+                };
                 x = point;
             }
         }

@@ -36,7 +36,11 @@ impl Boxes {
         let high: Vec<f64> = (0..width)
             .map(|c| statistics.max[c].min(space.high[c]).max(problem.factual[c]))
             .collect();
-        let range = low.iter().zip(&high).map(|(l, h)| (h - l).max(1e-12)).collect();
+        let range = low
+            .iter()
+            .zip(&high)
+            .map(|(l, h)| (h - l).max(1e-12))
+            .collect();
         Self {
             low,
             high,
@@ -81,20 +85,29 @@ pub fn cheapest(
         least,
     };
     while !open.is_empty() {
-        let at = (0..open.len()).min_by(|&a, &b| open[a].0.total_cmp(&open[b].0)).unwrap_or(0);
+        let at = (0..open.len())
+            .min_by(|&a, &b| open[a].0.total_cmp(&open[b].0))
+            .unwrap_or(0);
         let (bound, signs) = open.swap_remove(at);
-        let settled = best.as_ref().is_some_and(|(known, _)| bound >= *known - 1e-10);
+        let settled = best
+            .as_ref()
+            .is_some_and(|(known, _)| bound >= *known - 1e-10);
         if settled || problem.clock.is_over() {
             break;
         }
         let Some(relaxed) = node.relaxed(&signs) else {
             continue;
         };
-        if best.as_ref().is_some_and(|(known, _)| relaxed.cost >= *known - 1e-10) {
+        if best
+            .as_ref()
+            .is_some_and(|(known, _)| relaxed.cost >= *known - 1e-10)
+        {
             continue;
         }
         let mut x = from.to_vec();
-        free.iter().zip(&relaxed.moves).for_each(|(&c, by)| x[c] += by);
+        free.iter()
+            .zip(&relaxed.moves)
+            .for_each(|(&c, by)| x[c] += by);
         if margin.at(&x) >= least - 1e-9 {
             best = Some((relaxed.cost, x));
             continue;
@@ -141,7 +154,10 @@ impl Node<'_> {
             .map(|&c| {
                 let up = (self.boxes.high[c] - self.from[c]).max(0.0);
                 let down = (self.from[c] - self.boxes.low[c]).max(0.0);
-                [program.variable(each(c), up), program.variable(each(c), down)]
+                [
+                    program.variable(each(c), up),
+                    program.variable(each(c), down),
+                ]
             })
             .collect();
         if self.cost == Cost::Largest {
@@ -197,7 +213,10 @@ impl Node<'_> {
         }
         program.row(&total, Bound::AtLeast, self.least - constant);
         let solution = program.solve()?;
-        let moves: Vec<f64> = moves.iter().map(|[up, down]| solution.value(*up) - solution.value(*down)).collect();
+        let moves: Vec<f64> = moves
+            .iter()
+            .map(|[up, down]| solution.value(*up) - solution.value(*down))
+            .collect();
         let gap = |unit: usize, h: Variable| {
             let rates = self.free.iter().map(|&c| self.margin.row(c)[unit]);
             let a = self.hidden[unit] + rates.zip(&moves).map(|(r, by)| r * by).sum::<f64>();
@@ -220,7 +239,10 @@ impl Node<'_> {
         let mut ends = [self.hidden[unit]; 2];
         for &c in self.free {
             let rate = self.margin.row(c)[unit];
-            let (down, up) = (self.boxes.low[c] - self.from[c], self.boxes.high[c] - self.from[c]);
+            let (down, up) = (
+                self.boxes.low[c] - self.from[c],
+                self.boxes.high[c] - self.from[c],
+            );
             ends[0] += (rate * down).min(rate * up);
             ends[1] += (rate * down).max(rate * up);
         }

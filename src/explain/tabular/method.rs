@@ -7,10 +7,12 @@ use serde::Serialize;
 
 use super::cfproto::Slopes;
 use super::{
-    CadexParams, CfprotoParams, Clock, DiceParams, ExplainError, Found, GrowingSpheresParams, LoreParams,
-    MaceParams, MlExplainParams, Problem, Result, SedcParams, Space, SynasParams,
+    CadexParams, CfprotoParams, Clock, DiceParams, ExplainError, Found, GrowingSpheresParams,
+    LoreParams, MaceParams, MlExplainParams, Problem, Result, SedcParams, Space, SynasParams,
 };
-use super::{cadex, cfproto, dice, dice_published, growing_spheres, lore, mace, ml_explain, sedc, synas};
+use super::{
+    cadex, cfproto, dice, dice_published, growing_spheres, lore, mace, ml_explain, sedc, synas,
+};
 use crate::tabular::Predictor;
 
 /// An algorithm of the benchmark.
@@ -106,22 +108,35 @@ pub fn explain(method: Method, variant: Variant, problem: &Problem<'_>) -> Resul
     match (method, correct) {
         (Method::Cadex, true) => cadex::correct(problem, CadexParams::default()),
         (Method::Cadex, false) => cadex::as_benchmarked(problem, CadexParams::default()),
-        (Method::Cfproto, true) => cfproto::correct(problem, CfprotoParams::default(), Slopes::Gradient),
-        (Method::Cfproto, false) => cfproto::as_benchmarked(problem, CfprotoParams::default(), Slopes::Gradient),
-        (Method::CfprotoNograd, true) => cfproto::correct(problem, CfprotoParams::default(), Slopes::Differences),
+        (Method::Cfproto, true) => {
+            cfproto::correct(problem, CfprotoParams::default(), Slopes::Gradient)
+        }
+        (Method::Cfproto, false) => {
+            cfproto::as_benchmarked(problem, CfprotoParams::default(), Slopes::Gradient)
+        }
+        (Method::CfprotoNograd, true) => {
+            cfproto::correct(problem, CfprotoParams::default(), Slopes::Differences)
+        }
         (Method::CfprotoNograd, false) => {
             cfproto::as_benchmarked(problem, CfprotoParams::default(), Slopes::Differences)
         }
         (Method::Dice, true) => dice::correct(problem, DiceParams::default()),
         (Method::Dice, false) => dice_published::as_benchmarked(problem, DiceParams::default()),
-        (Method::GrowingSpheres, true) => Ok(growing_spheres::correct(problem, GrowingSpheresParams::default())),
-        (Method::GrowingSpheres, false) => growing_spheres::as_benchmarked(problem, GrowingSpheresParams::default()),
+        (Method::GrowingSpheres, true) => Ok(growing_spheres::correct(
+            problem,
+            GrowingSpheresParams::default(),
+        )),
+        (Method::GrowingSpheres, false) => {
+            growing_spheres::as_benchmarked(problem, GrowingSpheresParams::default())
+        }
         (Method::Lore, true) => Ok(lore::correct(problem, LoreParams::default())),
         (Method::Lore, false) => lore::as_benchmarked(problem, LoreParams::default()),
         (Method::Mace, true) => mace::correct(problem, MaceParams::default()),
         (Method::Mace, false) => mace::as_benchmarked(problem, MaceParams::default()),
         (Method::MlExplain, true) => ml_explain::correct(problem, MlExplainParams::default()),
-        (Method::MlExplain, false) => ml_explain::as_benchmarked(problem, MlExplainParams::default()),
+        (Method::MlExplain, false) => {
+            ml_explain::as_benchmarked(problem, MlExplainParams::default())
+        }
         (Method::Sedc, true) => Ok(sedc::correct(problem, SedcParams::default())),
         (Method::Sedc, false) => sedc::as_benchmarked(problem, SedcParams::default()),
         (Method::Synas, true) => synas::correct(problem, SynasParams::default()),

@@ -45,7 +45,12 @@ pub fn correct(problem: &Problem<'_>, params: MlExplainParams) -> Result<Found> 
             toward.margin(&x);
             toward.margin_gradient(&mut gradient);
             // The direction of the margin: the probability's own gradient vanishes where the network is sure.
-            let length = gradient.iter().map(|g| g * g).sum::<f64>().sqrt().max(1e-300);
+            let length = gradient
+                .iter()
+                .map(|g| g * g)
+                .sum::<f64>()
+                .sqrt()
+                .max(1e-300);
             let away = distance(&x, problem.factual).max(1e-300);
             for c in (0..width).filter(|&c| space.column_mutable(c)) {
                 let pull = weight * (x[c] - problem.factual[c]) / away;
@@ -85,10 +90,21 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: MlExplainParams) -> Result<
         network.single.forward(&x, &mut pass);
         let p = pass.probabilities()[problem.target];
         let scale = p * (1.0 - p);
-        network.single.backward(&mut pass, direction.map(|d| d * scale), &mut gradient);
-        let away = x.iter().zip(&factual).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt();
+        network
+            .single
+            .backward(&mut pass, direction.map(|d| d * scale), &mut gradient);
+        let away = x
+            .iter()
+            .zip(&factual)
+            .map(|(a, b)| (a - b) * (a - b))
+            .sum::<f32>()
+            .sqrt();
         for c in 0..width {
-            let pull = if away > 0.0 { (x[c] - factual[c]) / away } else { 0.0 };
+            let pull = if away > 0.0 {
+                (x[c] - factual[c]) / away
+            } else {
+                0.0
+            };
             x[c] -= params.rate as f32 * (gradient[c] + params.distance as f32 * pull);
         }
     }

@@ -52,7 +52,9 @@ pub struct Problem<'a> {
 impl<'a> Problem<'a> {
     /// The network, for methods that need gradients.
     pub fn network(&self, method: &'static str) -> Result<&'a Network> {
-        self.predictor.network().ok_or(ExplainError::NeedsNetwork { method })
+        self.predictor
+            .network()
+            .ok_or(ExplainError::NeedsNetwork { method })
     }
 
     /// Probability of the wished class.
@@ -109,7 +111,11 @@ impl Found {
 
     /// Several.
     pub fn many(counterfactuals: Vec<Vec<f64>>, clock: &Clock) -> Self {
-        let ended = if clock.is_over() { Ended::Budget } else { Ended::Complete };
+        let ended = if clock.is_over() {
+            Ended::Budget
+        } else {
+            Ended::Complete
+        };
         Self {
             counterfactuals,
             ended,

@@ -40,7 +40,9 @@ impl Search<'_> {
     fn replaced(&self, set: &[usize]) -> Vec<f64> {
         let mut x = self.factual.to_vec();
         for &part in set {
-            self.parts[part].iter().for_each(|&c| x[c] = self.defaults[c]);
+            self.parts[part]
+                .iter()
+                .for_each(|&c| x[c] = self.defaults[c]);
         }
         x
     }
@@ -96,10 +98,16 @@ impl Search<'_> {
         let n = set.len();
         let changes = |subset: &Vec<usize>| self.score_of(subset) < 0.5;
         if n > MOST_SUBSETS {
-            let without = |i: usize| -> Vec<usize> { set.iter().copied().filter(|&p| p != set[i]).collect() };
+            let without =
+                |i: usize| -> Vec<usize> { set.iter().copied().filter(|&p| p != set[i]).collect() };
             return (0..n).map(without).find(changes);
         }
-        let of_mask = |mask: u32| -> Vec<usize> { (0..n).filter(|i| mask >> i & 1 == 1).map(|i| set[i]).collect() };
+        let of_mask = |mask: u32| -> Vec<usize> {
+            (0..n)
+                .filter(|i| mask >> i & 1 == 1)
+                .map(|i| set[i])
+                .collect()
+        };
         (2..n).rev().find_map(|size| {
             let masks = (0u32..1 << n).filter(|m| m.count_ones() as usize == size);
             masks.map(of_mask).find(changes)

@@ -99,7 +99,11 @@ impl Program {
         tableau.cost[..n].copy_from_slice(&self.costs);
         for r in 0..m {
             let entering = tableau.basis[r];
-            let by = if entering < n { self.costs[entering] } else { 0.0 };
+            let by = if entering < n {
+                self.costs[entering]
+            } else {
+                0.0
+            };
             for c in 0..width {
                 tableau.cost[c] -= by * tableau.cells[r * width + c];
             }
@@ -141,7 +145,8 @@ impl Tableau {
                 if cell > ZERO {
                     let ratio = self.cells[(r + 1) * self.width - 1] / cell;
                     let better = leaving.is_none_or(|(known, at)| {
-                        ratio < known - 1e-12 || (ratio <= known + 1e-12 && self.basis[r] < self.basis[at])
+                        ratio < known - 1e-12
+                            || (ratio <= known + 1e-12 && self.basis[r] < self.basis[at])
                     });
                     if better {
                         leaving = Some((ratio, r));
@@ -157,13 +162,19 @@ impl Tableau {
     fn pivot(&mut self, row: usize, column: usize, rows: usize) {
         let width = self.width;
         let by = self.cells[row * width + column];
-        let pivot: Vec<f64> = self.cells[row * width..(row + 1) * width].iter().map(|v| v / by).collect();
+        let pivot: Vec<f64> = self.cells[row * width..(row + 1) * width]
+            .iter()
+            .map(|v| v / by)
+            .collect();
         self.cells[row * width..(row + 1) * width].copy_from_slice(&pivot);
         for r in (0..rows).filter(|&r| r != row) {
             let factor = self.cells[r * width + column];
             if factor != 0.0 {
                 let cells = &mut self.cells[r * width..(r + 1) * width];
-                cells.iter_mut().zip(&pivot).for_each(|(v, p)| *v -= factor * p);
+                cells
+                    .iter_mut()
+                    .zip(&pivot)
+                    .for_each(|(v, p)| *v -= factor * p);
                 // What rounding leaves below 0 on the right side is 0.
                 let last = &mut self.cells[(r + 1) * width - 1];
                 if *last < 0.0 && *last > -ZERO {
@@ -172,7 +183,10 @@ impl Tableau {
             }
         }
         let factor = self.cost[column];
-        self.cost.iter_mut().zip(&pivot).for_each(|(v, p)| *v -= factor * p);
+        self.cost
+            .iter_mut()
+            .zip(&pivot)
+            .for_each(|(v, p)| *v -= factor * p);
         self.basis[row] = column;
     }
 
@@ -197,7 +211,10 @@ mod tests {
     #[test]
     fn a_textbook_program_has_its_textbook_answer() {
         let mut program = Program::default();
-        let (x, y) = (program.variable(-3.0, 4.0), program.variable(-5.0, f64::INFINITY));
+        let (x, y) = (
+            program.variable(-3.0, 4.0),
+            program.variable(-5.0, f64::INFINITY),
+        );
         program.row(&[(y, 2.0)], Bound::AtMost, 12.0);
         program.row(&[(x, 3.0), (y, 2.0)], Bound::AtMost, 18.0);
         let solution = program.solve().unwrap();

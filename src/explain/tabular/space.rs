@@ -39,13 +39,20 @@ impl<'a> Space<'a> {
     pub fn new(encoding: &'a Encoding, train: &'a [Vec<f64>], limits: &Limits) -> Result<Self> {
         let features = &encoding.schema.features;
         let place = |option: &str, name: &str| {
-            encoding.schema.position(name).ok_or_else(|| ExplainError::Option {
-                option: option.into(),
-                reason: format!(
-                    "no feature `{name}`; there are {}",
-                    features.iter().map(|f| f.name.as_str()).collect::<Vec<_>>().join(", ")
-                ),
-            })
+            encoding
+                .schema
+                .position(name)
+                .ok_or_else(|| ExplainError::Option {
+                    option: option.into(),
+                    reason: format!(
+                        "no feature `{name}`; there are {}",
+                        features
+                            .iter()
+                            .map(|f| f.name.as_str())
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    ),
+                })
         };
         let mut mutable: Vec<bool> = features.iter().map(|f| !f.immutable).collect();
         for name in &limits.immutable {
@@ -59,7 +66,10 @@ impl<'a> Space<'a> {
                 reason,
             };
             if features[at].kind != Kind::Numerical {
-                return Err(wrong(format!("`{name}` is {}, not numerical", features[at].kind.word())));
+                return Err(wrong(format!(
+                    "`{name}` is {}, not numerical",
+                    features[at].kind.word()
+                )));
             }
             if low > high {
                 return Err(wrong("the lower end is above the upper end".into()));
@@ -139,7 +149,9 @@ impl<'a> Space<'a> {
 
     /// The features that differ.
     pub fn changed(&self, a: &[f64], b: &[f64]) -> Vec<usize> {
-        (0..self.features()).filter(|&f| self.differs(f, a, b)).collect()
+        (0..self.features())
+            .filter(|&f| self.differs(f, a, b))
+            .collect()
     }
 
     /// The allowed range of a numerical column for a factual, which may itself lie outside.
@@ -215,7 +227,10 @@ impl<'a> Space<'a> {
         match self.kind(feature) {
             Kind::Numerical => self.encoding.unscaled(feature, x[columns[0]]),
             Kind::Binary => x[columns[0]],
-            Kind::Categorical => columns.iter().position(|&c| x[c] == 1.0).map_or(f64::NAN, |p| p as f64),
+            Kind::Categorical => columns
+                .iter()
+                .position(|&c| x[c] == 1.0)
+                .map_or(f64::NAN, |p| p as f64),
         }
     }
 

@@ -74,7 +74,11 @@ pub fn correct(problem: &Problem<'_>, params: SynasParams) -> Result<Found> {
     }
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found.dedup_by(|a, b| a.1 == b.1);
-    let points = found.into_iter().take(problem.k.max(1)).map(|(_, x)| x).collect();
+    let points = found
+        .into_iter()
+        .take(problem.k.max(1))
+        .map(|(_, x)| x)
+        .collect();
     Ok(Found::many(points, &problem.clock))
 }
 
@@ -147,7 +151,12 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: SynasParams) -> Result<Foun
 }
 
 /// Cost and shift of one number, if it changes the class.
-fn shifted(problem: &Problem<'_>, toward: &mut Toward<'_>, c: usize, params: SynasParams) -> Option<(f64, f64)> {
+fn shifted(
+    problem: &Problem<'_>,
+    toward: &mut Toward<'_>,
+    c: usize,
+    params: SynasParams,
+) -> Option<(f64, f64)> {
     let column: Vec<f64> = problem.space.train.iter().map(|r| r[c]).collect();
     let n = column.len() as f64;
     let mu = column.iter().sum::<f64>() / n;

@@ -24,7 +24,11 @@ pub fn sparsity_columns(factual: &[f64], other: &[f64]) -> f64 {
 
 /// Share of features that are equal (to 1e-9 of a standard deviation): a category that changes is one change.
 pub fn sparsity_features(encoding: &Encoding, factual: &[f64], other: &[f64]) -> f64 {
-    let same = |columns: &&Vec<usize>| columns.iter().all(|&c| (factual[c] - other[c]).abs() <= 1e-9);
+    let same = |columns: &&Vec<usize>| {
+        columns
+            .iter()
+            .all(|&c| (factual[c] - other[c]).abs() <= 1e-9)
+    };
     let n = encoding.of_feature.len();
     encoding.of_feature.iter().filter(same).count() as f64 / n as f64
 }
@@ -32,7 +36,10 @@ pub fn sparsity_features(encoding: &Encoding, factual: &[f64], other: &[f64]) ->
 /// Euclidean distance; `round` as v1 and v2 do.
 pub fn l2(factual: &[f64], other: &[f64], round: bool) -> f64 {
     let keep = |v: f64| if round { rounded(v) } else { v };
-    let squares = factual.iter().zip(other).map(|(a, b)| (keep(*a) - keep(*b)).powi(2));
+    let squares = factual
+        .iter()
+        .zip(other)
+        .map(|(a, b)| (keep(*a) - keep(*b)).powi(2));
     squares.sum::<f64>().sqrt()
 }
 
@@ -41,11 +48,17 @@ pub fn madd_columns(encoding: &Encoding, mad: &[f64], factual: &[f64], other: &[
     let (zero_one, numerical) = (encoding.zero_one(), encoding.numerical());
     let differing = zero_one.iter().filter(|&&c| factual[c] != other[c]).count();
     let moved = |&c: &usize| (factual[c] - other[c]).abs() / (mad[c] + EPSILON);
-    mean(differing as f64, zero_one.len()) + mean(numerical.iter().map(moved).sum(), numerical.len())
+    mean(differing as f64, zero_one.len())
+        + mean(numerical.iter().map(moved).sum(), numerical.len())
 }
 
 /// The paper's formula over features; `deviation` is never 0.
-pub fn madd_features(encoding: &Encoding, deviation: &[f64], factual: &[f64], other: &[f64]) -> f64 {
+pub fn madd_features(
+    encoding: &Encoding,
+    deviation: &[f64],
+    factual: &[f64],
+    other: &[f64],
+) -> f64 {
     let (mut differing, mut words, mut moved, mut numbers) = (0.0, 0, 0.0, 0);
     for (feature, columns) in encoding.schema.features.iter().zip(&encoding.of_feature) {
         match feature.kind {
@@ -55,7 +68,9 @@ pub fn madd_features(encoding: &Encoding, deviation: &[f64], factual: &[f64], ot
                 numbers += 1;
             }
             _ => {
-                let differs = columns.iter().any(|&c| (factual[c] - other[c]).abs() > 1e-9);
+                let differs = columns
+                    .iter()
+                    .any(|&c| (factual[c] - other[c]).abs() > 1e-9);
                 differing += f64::from(u8::from(differs));
                 words += 1;
             }
@@ -94,17 +109,24 @@ impl Mahalanobis {
     /// From a row-major covariance.
     pub fn new(covariance: &[f64], width: usize) -> Result<Self> {
         let matrix = Mat::from_fn(width, width, |i, j| covariance[i * width + j]);
-        let decomposed = matrix.self_adjoint_eigen(Side::Lower).map_err(|_| MetricError::Shape {
-            what: "Mahalanobis distance".into(),
-            expected: "a covariance whose eigenvalues converge".into(),
-            found: "one whose do not; check the data for huge values".into(),
-        })?;
+        let decomposed =
+            matrix
+                .self_adjoint_eigen(Side::Lower)
+                .map_err(|_| MetricError::Shape {
+                    what: "Mahalanobis distance".into(),
+                    expected: "a covariance whose eigenvalues converge".into(),
+                    found: "one whose do not; check the data for huge values".into(),
+                })?;
         let (values, vectors) = (decomposed.S(), decomposed.U());
         let largest = (0..width).map(|i| values[i].abs()).fold(0.0, f64::max);
-        let kept: Vec<usize> = (0..width).filter(|&i| values[i] > Self::CUTOFF * largest).collect();
+        let kept: Vec<usize> = (0..width)
+            .filter(|&i| values[i] > Self::CUTOFF * largest)
+            .collect();
         let entry = |at: usize| -> f64 {
             let (i, j) = (at / width, at % width);
-            let terms = kept.iter().map(|&e| vectors[(i, e)] * vectors[(j, e)] / values[e]);
+            let terms = kept
+                .iter()
+                .map(|&e| vectors[(i, e)] * vectors[(j, e)] / values[e]);
             terms.sum()
         };
         Ok(Self {

@@ -79,7 +79,13 @@ impl<'a> Scorer<'a> {
             sum / rows.len() as f64
         };
         let deviation = (0..encoding.width())
-            .map(|c| if all.mad[c] > 0.0 { all.mad[c] } else { away(c).max(f64::MIN_POSITIVE) })
+            .map(|c| {
+                if all.mad[c] > 0.0 {
+                    all.mad[c]
+                } else {
+                    away(c).max(f64::MIN_POSITIVE)
+                }
+            })
             .collect();
         Ok(Self {
             encoding,
@@ -99,7 +105,9 @@ impl<'a> Scorer<'a> {
 
     /// Scores one counterfactual.
     pub fn score(&self, judged: &Judged<'_>, edition: Edition) -> RowScores {
-        let found = judged.counterfactual.filter(|c| c.iter().all(|v| v.is_finite()));
+        let found = judged
+            .counterfactual
+            .filter(|c| c.iter().all(|v| v.is_finite()));
         let p = judged.probability;
         let class = match edition {
             Edition::Paper => usize::from(p > 0.5),
@@ -159,11 +167,19 @@ impl<'a> Scorer<'a> {
             scores.md_to_factual = Some(self.mahalanobis.distance(other, factual));
             return;
         }
-        let statistics = if edition == Edition::V1 { &self.all } else { &self.train };
+        let statistics = if edition == Edition::V1 {
+            &self.all
+        } else {
+            &self.train
+        };
         scores.sparsity = Some(sparsity_columns(factual, other));
         scores.l2 = Some(l2(factual, other, true));
         scores.madd = Some(madd_columns(encoding, &statistics.mad, factual, other));
-        scores.md = Some(mahalanobis_not_inverted(&statistics.covariance, factual, other));
+        scores.md = Some(mahalanobis_not_inverted(
+            &statistics.covariance,
+            factual,
+            other,
+        ));
     }
 
     /// MADD as v1 and v2 wrote it to their tables: the n-th covered row gets the value of row n, so that values land on later rows, or none does,

@@ -16,7 +16,10 @@ mod editions;
 mod realism;
 mod stability;
 
-pub use distances::{Mahalanobis, l2, madd_columns, madd_features, mahalanobis_not_inverted, sparsity_columns, sparsity_features};
+pub use distances::{
+    Mahalanobis, l2, madd_columns, madd_features, mahalanobis_not_inverted, sparsity_columns,
+    sparsity_features,
+};
 pub use editions::{Edition, Judged, RowScores, Scorer};
 pub use realism::{Realism, RealismRules};
 pub use stability::stability;

@@ -20,6 +20,8 @@ pub struct Realism {
     pub range: Option<bool>,
     pub one_hot: Option<bool>,
     pub second_order: Option<bool>,
+    /// A number lies at an end of its range to the last digits: the code of v1 finds it inside or outside by rounding.
+    pub at_an_end: bool,
 }
 
 /// Rounding that a value at the end of its range may show, in standard deviations.
@@ -29,7 +31,9 @@ impl Realism {
     /// Checks a vector.
     pub fn of(encoding: &Encoding, rules: &[Rule], by: RealismRules, vector: &[f64]) -> Self {
         let zero_one = encoding.zero_one();
-        let binary = zero_one.iter().all(|&c| vector[c] == 0.0 || vector[c] == 1.0);
+        let binary = zero_one
+            .iter()
+            .all(|&c| vector[c] == 0.0 || vector[c] == 1.0);
         let groups = encoding.groups();
         let one_hot = groups.iter().all(|group| group_holds(by, group, vector));
         let numerical = encoding.numerical();
@@ -39,6 +43,7 @@ impl Realism {
             range: (!numerical.is_empty()).then_some(range),
             one_hot: (!zero_one.is_empty()).then_some(one_hot),
             second_order: (!rules.is_empty()).then(|| obeys(encoding, rules, vector)),
+            at_an_end: numerical.iter().any(|&c| at_an_end(encoding, c, vector[c])),
         }
     }
 
@@ -76,6 +81,13 @@ fn in_range(encoding: &Encoding, column: usize, value: f64) -> bool {
     value >= min - SLACK * min.abs().max(1.0) && value <= max + SLACK * max.abs().max(1.0)
 }
 
+fn at_an_end(encoding: &Encoding, column: usize, value: f64) -> bool {
+    let feature = encoding.columns[column].feature;
+    let ends = encoding.range[feature].map(|end| encoding.scaled(feature, end));
+    ends.iter()
+        .any(|end| (value - end).abs() <= SLACK * end.abs().max(1.0))
+}
+
 /// Whether second-order rules hold, in the features' own units.
 fn obeys(encoding: &Encoding, rules: &[Rule], vector: &[f64]) -> bool {
     let value = |name: &str| -> f64 {
@@ -86,7 +98,10 @@ fn obeys(encoding: &Encoding, rules: &[Rule], vector: &[f64]) -> bool {
         match encoding.schema.features[feature].kind {
             Kind::Numerical => encoding.unscaled(feature, vector[columns[0]]),
             Kind::Binary => vector[columns[0]],
-            Kind::Categorical => columns.iter().position(|&c| vector[c] == 1.0).map_or(f64::NAN, |p| p as f64),
+            Kind::Categorical => columns
+                .iter()
+                .position(|&c| vector[c] == 1.0)
+                .map_or(f64::NAN, |p| p as f64),
         }
     };
     rules.iter().all(|rule| rule.holds(&value))

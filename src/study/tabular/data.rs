@@ -40,10 +40,13 @@ pub fn find_sets(folder: &Path) -> Result<(Vec<StudySet>, Vec<String>)> {
             absent.push(name);
             continue;
         }
-        let mut schema = Schema::from_json(&file.display().to_string(), &value).map_err(named(&name))?;
+        let mut schema =
+            Schema::from_json(&file.display().to_string(), &value).map_err(named(&name))?;
         if let (true, Some(known)) = (schema.rules.is_empty(), DataSet::named(&name)) {
             let rules = known.rules.iter().map(|r| Rule::parse(r));
-            schema.rules = rules.collect::<std::result::Result<_, _>>().map_err(named(&name))?;
+            schema.rules = rules
+                .collect::<std::result::Result<_, _>>()
+                .map_err(named(&name))?;
         }
         let training = &value["training"];
         let number = |key: &str| training.get(key).and_then(serde_json::Value::as_f64);
@@ -82,7 +85,9 @@ impl StudySet {
         let network = match &self.model {
             Some(path) => {
                 let network = Network::read(path).map_err(named)?;
-                prepared.check(&path.display().to_string(), &network).map_err(named)?;
+                prepared
+                    .check(&path.display().to_string(), &network)
+                    .map_err(named)?;
                 network
             }
             None => {
@@ -90,9 +95,15 @@ impl StudySet {
                 if settings.hidden == 0 {
                     settings.hidden = prepared.encoding.width() + 1;
                 }
-                let labels = |rows: &[usize]| -> Vec<usize> { rows.iter().map(|&r| prepared.table.label(r)).collect() };
-                let validation: Vec<Vec<f64>> =
-                    prepared.split.validation.iter().map(|&r| prepared.rows[r].clone()).collect();
+                let labels = |rows: &[usize]| -> Vec<usize> {
+                    rows.iter().map(|&r| prepared.table.label(r)).collect()
+                };
+                let validation: Vec<Vec<f64>> = prepared
+                    .split
+                    .validation
+                    .iter()
+                    .map(|&r| prepared.rows[r].clone())
+                    .collect();
                 let grid = Grid {
                     train: &prepared.train,
                     train_labels: &labels(&prepared.split.train),

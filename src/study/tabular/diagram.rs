@@ -33,16 +33,38 @@ pub fn critical_difference_svg(ranking: &Ranking) -> String {
     };
     let word = |svg: &mut String, at: [f64; 2], anchor: &str, text: &str| {
         let text = text.replace('&', "&amp;").replace('<', "&lt;");
-        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{text}</text>", at[0], at[1]);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{text}</text>",
+            at[0], at[1]
+        );
     };
-    let title = format!("{} ({}), N = {}", ranking.metric, ranking.group, ranking.test.blocks);
+    let title = format!(
+        "{} ({}), N = {}",
+        ranking.metric, ranking.group, ranking.test.blocks
+    );
     word(&mut svg, [WIDTH / 2.0, 18.0], "middle", &title);
     line(&mut svg, [x(1.0), 36.0], [x(1.0 + cd), 36.0], 2.0);
-    word(&mut svg, [x(1.0 + cd) + 6.0, 40.0], "start", &format!("CD = {cd:.3}"));
+    word(
+        &mut svg,
+        [x(1.0 + cd) + 6.0, 40.0],
+        "start",
+        &format!("CD = {cd:.3}"),
+    );
     line(&mut svg, [x(1.0), AXIS], [x(k as f64), AXIS], 1.0);
     for tick in 1..=k {
-        line(&mut svg, [x(tick as f64), AXIS - 5.0], [x(tick as f64), AXIS], 1.0);
-        word(&mut svg, [x(tick as f64), AXIS - 8.0], "middle", &tick.to_string());
+        line(
+            &mut svg,
+            [x(tick as f64), AXIS - 5.0],
+            [x(tick as f64), AXIS],
+            1.0,
+        );
+        word(
+            &mut svg,
+            [x(tick as f64), AXIS - 8.0],
+            "middle",
+            &tick.to_string(),
+        );
     }
     for (i, (from, to)) in bars.iter().enumerate() {
         let y = AXIS + 8.0 + 8.0 * i as f64;
@@ -53,11 +75,24 @@ pub fn critical_difference_svg(ranking: &Ranking) -> String {
         let left = place < half;
         let row = if left { place } else { k - 1 - place };
         let y = below + LINE * (row as f64 + 1.0);
-        let end = if left { MARGIN - 10.0 } else { WIDTH - MARGIN + 10.0 };
-        line(&mut svg, [x(ranks[method]), AXIS], [x(ranks[method]), y], 1.0);
+        let end = if left {
+            MARGIN - 10.0
+        } else {
+            WIDTH - MARGIN + 10.0
+        };
+        line(
+            &mut svg,
+            [x(ranks[method]), AXIS],
+            [x(ranks[method]), y],
+            1.0,
+        );
         line(&mut svg, [x(ranks[method]), y], [end, y], 1.0);
         let label = format!("{} {:.2}", ranking.methods[method], ranks[method]);
-        let (at, anchor) = if left { (end - 4.0, "end") } else { (end + 4.0, "start") };
+        let (at, anchor) = if left {
+            (end - 4.0, "end")
+        } else {
+            (end + 4.0, "start")
+        };
         word(&mut svg, [at, y + 4.0], anchor, &label);
     }
     svg.push_str("</svg>\n");
@@ -75,5 +110,7 @@ fn groups(order: &[usize], ranks: &[f64], cd: f64) -> Vec<(f64, f64)> {
             runs.push((start, end));
         }
     }
-    runs.into_iter().map(|(s, e)| (ranks[order[s]], ranks[order[e]])).collect()
+    runs.into_iter()
+        .map(|(s, e)| (ranks[order[s]], ranks[order[e]]))
+        .collect()
 }

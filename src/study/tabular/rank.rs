@@ -39,8 +39,12 @@ type Metric = (&'static str, Better, fn(&ResultRow) -> f64);
 
 /// The metrics of the tables; a missing value is NaN.
 const METRICS: [Metric; 7] = [
-    ("coverage", Better::Larger, |r| f64::from(u8::from(r.coverage))),
-    ("sparsity", Better::Larger, |r| r.sparsity.unwrap_or(f64::NAN)),
+    ("coverage", Better::Larger, |r| {
+        f64::from(u8::from(r.coverage))
+    }),
+    ("sparsity", Better::Larger, |r| {
+        r.sparsity.unwrap_or(f64::NAN)
+    }),
     ("RUC", Better::Larger, |r| f64::from(u8::from(r.ruc))),
     ("RMC", Better::Larger, |r| f64::from(u8::from(r.rmc))),
     ("L2", Better::Smaller, |r| r.l2.unwrap_or(f64::NAN)),
@@ -57,14 +61,21 @@ pub fn rank_all(results: &[Results], bootstrap: Bootstrap) -> Result<(Vec<Rankin
     let editions: BTreeSet<&str> = results.iter().map(|r| r.edition.as_str()).collect();
     if editions.len() > 1 {
         let names = editions.into_iter().collect::<Vec<_>>().join(", ");
-        let message = format!("results of editions {names} cannot stand in one table; score them by one edition");
+        let message = format!(
+            "results of editions {names} cannot stand in one table; score them by one edition"
+        );
         return Err(TabularStudyError::Input(message));
     }
     let label = |r: &Results| match r.variant.as_str() {
         "correct" => r.method.clone(),
         variant => format!("{} ({variant})", r.method),
     };
-    let methods: Vec<String> = results.iter().map(label).collect::<BTreeSet<_>>().into_iter().collect();
+    let methods: Vec<String> = results
+        .iter()
+        .map(label)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     if methods.len() < 2 {
         return Err(TabularStudyError::Input(
             "ranks need the results of at least two methods".into(),
@@ -72,10 +83,15 @@ pub fn rank_all(results: &[Results], bootstrap: Bootstrap) -> Result<(Vec<Rankin
     }
     let mut factuals: BTreeMap<Key, (&str, Vec<Option<&ResultRow>>)> = BTreeMap::new();
     for result in results {
-        let place = methods.iter().position(|m| *m == label(result)).unwrap_or(0);
+        let place = methods
+            .iter()
+            .position(|m| *m == label(result))
+            .unwrap_or(0);
         for row in &result.rows {
             let key = (result.dataset.clone(), row.class, row.row);
-            let entry = factuals.entry(key).or_insert_with(|| (&result.kinds, vec![None; methods.len()]));
+            let entry = factuals
+                .entry(key)
+                .or_insert_with(|| (&result.kinds, vec![None; methods.len()]));
             entry.1[place] = Some(row);
         }
     }
@@ -90,7 +106,10 @@ pub fn rank_all(results: &[Results], bootstrap: Bootstrap) -> Result<(Vec<Rankin
                     .values()
                     .filter(|(kinds, _)| group == "all" || *kinds == group)
                     .map(|(_, rows)| {
-                        let each = rows.iter().flatten().map(|r| counted(r, constraint, metric, value));
+                        let each = rows
+                            .iter()
+                            .flatten()
+                            .map(|r| counted(r, constraint, metric, value));
                         rank_block(&each.collect::<Vec<_>>(), better)
                     })
                     .collect();
@@ -112,7 +131,12 @@ pub fn rank_all(results: &[Results], bootstrap: Bootstrap) -> Result<(Vec<Rankin
 }
 
 /// A value as it is ranked: what is not covered (or not realistic, where that counts) has none.
-fn counted(row: &ResultRow, constraint: Constraint, metric: &str, value: fn(&ResultRow) -> f64) -> f64 {
+fn counted(
+    row: &ResultRow,
+    constraint: Constraint,
+    metric: &str,
+    value: fn(&ResultRow) -> f64,
+) -> f64 {
     let real = constraint == Constraint::Any || (row.ruc && row.rmc);
     match (metric, row.coverage && real) {
         (_, true) => value(row),
@@ -125,7 +149,10 @@ fn counted(row: &ResultRow, constraint: Constraint, metric: &str, value: fn(&Res
 pub fn rank_text(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for constraint in [Constraint::Any, Constraint::Realistic] {
-        let of: Vec<&Ranking> = rankings.iter().filter(|r| r.constraint == constraint).collect();
+        let of: Vec<&Ranking> = rankings
+            .iter()
+            .filter(|r| r.constraint == constraint)
+            .collect();
         let Some(first) = of.first() else { continue };
         let title = match constraint {
             Constraint::Any => "Mean ranks, all counterfactuals (Table 4)",
@@ -140,14 +167,21 @@ pub fn rank_text(rankings: &[Ranking]) -> String {
             let test = &ranking.test;
             let mut cells = vec![ranking.group.clone(), ranking.metric.clone()];
             cells.extend(test.mean_ranks.iter().enumerate().map(|(j, rank)| {
-                let star = if test.rejected && test.best.contains(&j) { "*" } else { "" };
+                let star = if test.rejected && test.best.contains(&j) {
+                    "*"
+                } else {
+                    ""
+                };
                 format!("{rank:.2}{star}")
             }));
             let chi = test.chi_squared_ties.unwrap_or(test.chi_squared);
             cells.push(test.blocks.to_string());
             cells.push(format!("{:.3}", test.critical_difference));
             cells.push(format!("{chi:.1}"));
-            cells.push(format!("{:.1e}", test.p_chi_squared_ties.unwrap_or(test.p_chi_squared)));
+            cells.push(format!(
+                "{:.1e}",
+                test.p_chi_squared_ties.unwrap_or(test.p_chi_squared)
+            ));
             table.row(&cells);
         }
         let _ = writeln!(text, "{table}");

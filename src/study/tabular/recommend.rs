@@ -50,7 +50,12 @@ pub fn features(results: &Results, row: &ResultRow) -> Vec<f64> {
 
 /// Grows a tree on results (realistic counterfactuals only if `realistic`) and asks it about a problem. Factuals that no method covers are left out; ties give one
 /// row for each winner.
-pub fn recommend(results: &[Results], metric: &str, realistic: bool, problem: &[f64]) -> Result<Recommendation> {
+pub fn recommend(
+    results: &[Results],
+    metric: &str,
+    realistic: bool,
+    problem: &[f64],
+) -> Result<Recommendation> {
     let value = |row: &ResultRow| -> Option<f64> {
         if !row.coverage || (realistic && !(row.ruc && row.rmc)) {
             return None;
@@ -64,14 +69,24 @@ pub fn recommend(results: &[Results], metric: &str, realistic: bool, problem: &[
             _ => None,
         }
     };
-    let methods: Vec<&str> = results.iter().map(|r| r.method.as_str()).collect::<BTreeSet<_>>().into_iter().collect();
+    let methods: Vec<&str> = results
+        .iter()
+        .map(|r| r.method.as_str())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     type Entry<'a> = (Vec<f64>, Vec<(usize, f64)>);
     let mut factuals: BTreeMap<(&str, usize, usize), Entry<'_>> = BTreeMap::new();
     for result in results {
-        let place = methods.iter().position(|m| *m == result.method).unwrap_or(0);
+        let place = methods
+            .iter()
+            .position(|m| *m == result.method)
+            .unwrap_or(0);
         for row in &result.rows {
             let key = (result.dataset.as_str(), row.class, row.row);
-            let entry = factuals.entry(key).or_insert_with(|| (features(result, row), Vec::new()));
+            let entry = factuals
+                .entry(key)
+                .or_insert_with(|| (features(result, row), Vec::new()));
             entry.1.extend(value(row).map(|v| (place, v)));
         }
     }

@@ -80,7 +80,10 @@ impl Results {
         };
         let found: Self = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
         if found.schema != SCHEMA {
-            return Err(wrong(format!("schema {:?}, expected {SCHEMA:?}", found.schema)));
+            return Err(wrong(format!(
+                "schema {:?}, expected {SCHEMA:?}",
+                found.schema
+            )));
         }
         Ok(found)
     }

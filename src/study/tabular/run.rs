@@ -66,7 +66,8 @@ pub fn run_task(
         what: what(),
         source: Box::new(source),
     };
-    let space = Space::new(&prepared.encoding, &prepared.train, &Limits::default()).map_err(explained)?;
+    let space =
+        Space::new(&prepared.encoding, &prepared.train, &Limits::default()).map_err(explained)?;
     let chosen: Vec<usize> = prepared.factuals(network, settings.factuals).concat();
     let factuals: Vec<Vec<f64>> = chosen.iter().map(|&r| prepared.rows[r].clone()).collect();
     let batch = Batch {
@@ -78,15 +79,20 @@ pub fn run_task(
         seed: settings.seed,
         budget: settings.budget,
     };
-    let found = explain_all(&batch, &factuals, None, &|n| done(n, factuals.len())).map_err(explained)?;
+    let found =
+        explain_all(&batch, &factuals, None, &|n| done(n, factuals.len())).map_err(explained)?;
     let as_run = DataSet::named(task.dataset).map_or(&[][..], |d| d.rules_as_run);
     let rules: std::result::Result<Vec<Rule>, _> = as_run.iter().map(|r| Rule::parse(r)).collect();
     let rules = rules.map_err(|source| TabularStudyError::Tabular {
         what: what(),
         source: Box::new(source),
     })?;
-    let scorer = Scorer::new(&prepared.encoding, &prepared.rows, &prepared.train, rules)
-        .map_err(|source| TabularStudyError::Metric { what: what(), source })?;
+    let scorer = Scorer::new(&prepared.encoding, &prepared.rows, &prepared.train, rules).map_err(
+        |source| TabularStudyError::Metric {
+            what: what(),
+            source,
+        },
+    )?;
     let labels = prepared.table.labels();
     let ones = labels.iter().sum::<usize>() as f64 / labels.len() as f64;
     let single = SinglePrecision(network);
@@ -154,12 +160,22 @@ pub fn summary(results: &[Results]) -> String {
     let mut methods: Vec<&str> = results.iter().map(|r| r.method.as_str()).collect();
     methods.sort_unstable();
     methods.dedup();
-    let mut table = Aligned::new(&["method", "data sets", "factuals", "coverage", "realistic", "seconds", "slowest"]);
+    let mut table = Aligned::new(&[
+        "method",
+        "data sets",
+        "factuals",
+        "coverage",
+        "realistic",
+        "seconds",
+        "slowest",
+    ]);
     for method in methods {
         let of: Vec<&Results> = results.iter().filter(|r| r.method == method).collect();
         let rows: Vec<&ResultRow> = of.iter().flat_map(|r| &r.rows).collect();
         let n = rows.len().max(1) as f64;
-        let share = |holds: &dyn Fn(&ResultRow) -> bool| rows.iter().filter(|r| holds(r)).count() as f64 / n;
+        let share = |holds: &dyn Fn(&ResultRow) -> bool| {
+            rows.iter().filter(|r| holds(r)).count() as f64 / n
+        };
         let seconds: f64 = rows.iter().map(|r| r.seconds).sum::<f64>() / n;
         let slowest = rows.iter().map(|r| r.seconds).fold(0.0, f64::max);
         table.row(&[
