@@ -19,5 +19,6 @@ mod resume;
 mod score;
 mod study;
 mod tables;
+mod tabular;
 mod train;
 mod wgpu;
