@@ -109,9 +109,9 @@ fn one(
             gradient[c] = 0.0;
         }
         adam.step(&mut x, &gradient);
-        for c in 0..width {
+        for (c, value) in x.iter_mut().enumerate() {
             let [low, high] = space.box_of(c, problem.factual);
-            x[c] = x[c].clamp(low, high);
+            *value = value.clamp(low, high);
         }
         let point = space.realise(problem.factual, &x);
         if point != last && !found.contains(&point) && problem.accepts(&point) {

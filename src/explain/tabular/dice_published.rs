@@ -204,15 +204,14 @@ impl<'a, 'b> Query<'a, 'b> {
                 continue;
             }
             let step = 10f64.powi(-number.decimals) / (number.max - number.min);
-            let (mut kept, mut stuck) = (x[c], 0);
-            let mut gap = (self.x[c] - x[c]).abs();
-            while gap > step && stuck < 10 && self.wished(toward, x) >= 0.5 {
+            let mut kept = x[c];
+            // Steps are of the last decimal of a scaled number and do not get anywhere: the original gives up after ten.
+            for _ in 0..10 {
+                if (self.x[c] - x[c]).abs() <= step || self.wished(toward, x) < 0.5 {
+                    break;
+                }
                 kept = x[c];
-                let moved = x[c] + step * (self.x[c] - x[c]).signum();
-                x[c] = number.rounded(moved);
-                let now = (self.x[c] - x[c]).abs();
-                stuck = if now >= gap { stuck + 1 } else { 0 };
-                gap = now;
+                x[c] = number.rounded(x[c] + step * (self.x[c] - x[c]).signum());
             }
             if self.wished(toward, x) < 0.5 {
                 x[c] = kept;

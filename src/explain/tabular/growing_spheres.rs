@@ -4,7 +4,7 @@
 //! `correct`: points are drawn evenly over the volume of a shell (radius^m uniform), made realistic, and kept if they are of the wished class. The first
 //! ball shrinks until it holds none; shells then grow. The nearest training row of the wished class bounds the search: a ball through it holds an enemy.
 //!
-//! As benchmarked (2017 code): the radius of a drawn point is u^(1/m) with u uniform in the shell's own bounds, so shells are not what they are called; step
+//! As benchmarked (2017 code): the radius of a drawn point is u^(1/m) with u uniform in the shell's own bounds, so shells are not what they are called, and the bounds double from shell to shell; step
 //! 1e-8 of the distance to the nearest enemy among the training rows; columns are put back one by one; numpy's legacy generator, seed 42.
 
 use super::{Found, Problem};
@@ -162,16 +162,18 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: GrowingSpheresParams) -> su
             break;
         }
     }
+    // The shell that was found empty is drawn again; then bounds double, while the shells stay one step wide.
     let (mut low, mut high) = (0.0, step);
     for _ in 0..params.shells {
         if problem.clock.is_over() {
             break;
         }
-        (low, high) = (low + step, high + step);
         layer = draw(low, high);
         if !layer.is_empty() {
             break;
         }
+        low += high;
+        high = low + step;
     }
     let nearest = layer
         .into_iter()

@@ -26,6 +26,9 @@ impl Default for SedcParams {
 /// Largest set all of whose subsets are tried.
 const MOST_SUBSETS: usize = 16;
 
+/// The probability of the factual's own class.
+type Score<'a> = Box<dyn Fn(&[f64]) -> f64 + 'a>;
+
 /// What replacing a set of parts gives.
 struct Search<'a> {
     /// Columns of each part that can be replaced.
@@ -33,7 +36,7 @@ struct Search<'a> {
     factual: &'a [f64],
     /// Replacement values during the search.
     defaults: Vec<f64>,
-    score: Box<dyn Fn(&[f64]) -> f64 + 'a>,
+    score: Score<'a>,
 }
 
 impl Search<'_> {
