@@ -385,6 +385,10 @@ fn feature(file: &str, place: String, value: &Value) -> Result<Feature> {
     if kind == Kind::Categorical {
         values.sort();
     }
+    // 0 and 1 mean themselves, also where a constant column holds only one of them.
+    if kind == Kind::Binary && values.iter().all(|v| v == "0" || v == "1") {
+        values = vec!["0".into(), "1".into()];
+    }
     let distinct = (1..values.len()).all(|i| !values[..i].contains(&values[i]));
     if !distinct || (kind == Kind::Binary && !(1..=2).contains(&values.len())) {
         let expected = "values that differ (two of a binary feature)";

@@ -31,11 +31,14 @@ impl Realism {
     /// Checks a vector.
     pub fn of(encoding: &Encoding, rules: &[Rule], by: RealismRules, vector: &[f64]) -> Self {
         let zero_one = encoding.zero_one();
-        let binary = zero_one
-            .iter()
-            .all(|&c| vector[c] == 0.0 || vector[c] == 1.0);
+        // A vector with a hole is no row, wherever the hole is.
+        let whole = vector.iter().all(|v| v.is_finite());
+        let binary = whole
+            && zero_one
+                .iter()
+                .all(|&c| vector[c] == 0.0 || vector[c] == 1.0);
         let groups = encoding.groups();
-        let one_hot = groups.iter().all(|group| group_holds(by, group, vector));
+        let one_hot = whole && groups.iter().all(|group| group_holds(by, group, vector));
         let numerical = encoding.numerical();
         let range = numerical.iter().all(|&c| in_range(encoding, c, vector[c]));
         Self {
