@@ -72,7 +72,10 @@ impl<'a> Scope<'a> {
     /// A convolution or linear layer `weight` with its `bias`. A bias that is lacking is an error: without it the network
     /// would give plausible, wrong answers.
     pub fn conv<B: Backend>(&self, backend: &B, spec: Conv) -> Result<B::Conv, NetError> {
-        self.vector("bias", spec.outputs)?;
+        // A file of something else lacks both, and is told of its weight.
+        if self.has("weight") {
+            self.vector("bias", spec.outputs)?;
+        }
         self.conv_then(backend, spec, Then::Nothing)
     }
 
