@@ -147,11 +147,11 @@ def find_photos(given):
     sys.exit(f"peers: no photographs (*.png) in {' or '.join(map(str, places))}; name a folder with --photos")
 
 
-def make_venv(folder):
+def make_venv(folder, packages=PACKAGES, modules=MODULES):
     python = folder / "bin" / "python"
     if not python.exists():
         print(f"making {folder} …", file=sys.stderr)
         venv.create(folder, with_pip=True)
-    if subprocess.run([python, "-c", f"import {', '.join(MODULES)}"], capture_output=True).returncode != 0:
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    if subprocess.run([python, "-c", f"import {', '.join(modules)}"], capture_output=True).returncode != 0:
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     return str(python)

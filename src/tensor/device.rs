@@ -108,7 +108,10 @@ fn automatic(precision: Precision) -> (Device, Opened, String) {
             Err(error) => but = format!("; {error}"),
         }
     }
-    let found = adapters();
+    let found = match wgpu::may_have_a_gpu() {
+        true => adapters(),
+        false => Vec::new(),
+    };
     if let Some(i) = found.iter().position(|a| !a.software) {
         match wgpu::open(Adapter::Number(i), None, precision) {
             Ok(opened) => {

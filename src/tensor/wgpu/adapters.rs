@@ -45,6 +45,36 @@ pub fn adapters() -> Vec<Found> {
     faults.adapters(listed()).iter().map(found).collect()
 }
 
+/// Names of device nodes that drivers of GPUs make on Linux: DRM (most of them), WSL, NVIDIA, and those of phones and small boards.
+#[cfg(target_os = "linux")]
+const NODES: [&str; 6] = ["dri", "dxg", "nvidia", "mali", "kgsl", "pvr"];
+
+/// Whether there may be an adapter that is no software. On Linux a GPU has a device node, so that where there is none no
+/// driver has to be loaded to know (a software one alone takes 50 MB).
+#[cfg(target_os = "linux")]
+pub fn may_have_a_gpu() -> bool {
+    let asked_for = Faults::told().map_or(true, |faults| faults.adapters.is_some());
+    asked_for || has_a_node(std::path::Path::new("/dev"))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn may_have_a_gpu() -> bool {
+    true
+}
+
+/// A folder that cannot be read may hold anything.
+#[cfg(target_os = "linux")]
+fn has_a_node(folder: &std::path::Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return true;
+    };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        NODES.iter().any(|node| name.starts_with(node))
+    })
+}
+
 fn found(adapter: &wgpu::Adapter) -> Found {
     let info = adapter.get_info();
     let driver = match info.driver_info.as_str() {
@@ -121,5 +151,22 @@ pub fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::has_a_node;
+
+    #[test]
+    fn a_gpu_shows_by_its_device_node() {
+        let folder = std::env::temp_dir().join(format!("foil-nodes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("null"), "").unwrap();
+        assert!(!has_a_node(&folder));
+        std::fs::write(folder.join("nvidia0"), "").unwrap();
+        assert!(has_a_node(&folder));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(has_a_node(&folder), "what cannot be read may hold a GPU");
     }
 }

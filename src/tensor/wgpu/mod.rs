@@ -11,7 +11,7 @@ mod memory;
 mod pipelines;
 mod recorder;
 
-pub use adapters::{Adapter, Found, adapters};
+pub use adapters::{Adapter, Found, adapters, may_have_a_gpu};
 pub use driver::WgpuDriver;
 
 use std::sync::Arc;
