@@ -84,9 +84,10 @@ fn tf1(
     let v = corners(at);
     let tx = bitcast<f32>(xs[4u * at.column + 3u]);
     let ty = bitcast<f32>(ys[4u * at.row + 3u]);
-    let top = v.x + (v.y - v.x) * tx;
-    let bottom = v.z + (v.w - v.z) * tx;
-    write(at, top + (bottom - top) * ty);
+    // Products are hidden: the compiler might fuse them with the sums.
+    let top = v.x + opaque((v.y - v.x) * tx, p.zero);
+    let bottom = v.z + opaque((v.w - v.z) * tx, p.zero);
+    write(at, top + opaque((bottom - top) * ty, p.zero));
 }
 
 @compute @workgroup_size(256)
@@ -105,10 +106,11 @@ fn half_pixel(
     let right = bitcast<f32>(xs[4u * at.column + 3u]);
     let top = bitcast<f32>(ys[4u * at.row + 2u]);
     let bottom = bitcast<f32>(ys[4u * at.row + 3u]);
-    var sum = v.y * (top * right);
-    sum = fused(v.x, top * left, sum, p.zero);
-    sum = fused(v.z, bottom * left, sum, p.zero);
-    write(at, fused(v.w, bottom * right, sum, p.zero));
+    // Products are hidden: the compiler might fuse them with a sum inside of `fused`.
+    var sum = opaque(v.y * opaque(top * right, p.zero), p.zero);
+    sum = fused(v.x, opaque(top * left, p.zero), sum, p.zero);
+    sum = fused(v.z, opaque(bottom * left, p.zero), sum, p.zero);
+    write(at, fused(v.w, opaque(bottom * right, p.zero), sum, p.zero));
 }
 
 @compute @workgroup_size(256)

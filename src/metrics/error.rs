@@ -87,9 +87,17 @@ impl MetricError {
         matches!(source, TensorError::OutOfMemory { .. })
     }
 
-    /// Whether the host can compute what the device cannot: too little memory there, or numbers it does not have.
+    /// Whether the host can compute what the device cannot: too little memory there, more than a kernel may see, or numbers it
+    /// does not have.
     pub fn is_for_the_host(&self) -> bool {
-        self.is_shortage() || matches!(self, MetricError::BeyondDevice)
+        match self {
+            MetricError::BeyondDevice => true,
+            MetricError::Device { source, .. } => matches!(
+                source,
+                TensorError::OutOfMemory { .. } | TensorError::TooLarge { .. }
+            ),
+            _ => false,
+        }
     }
 
     /// A shape error from anything printable.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::journal::{Journal, JournalError, PairRecord, Record};
+use super::evaluate::EvaluateError;
+use super::journal::{Journal, PairRecord, Record};
 use super::realism;
 use super::scores::{Group, Score, SkippedFile};
 use super::settings::{Family, Protocol, Settings};
@@ -96,7 +97,7 @@ pub fn group<B: MetricBackend>(
     oracles: &[String],
     settings: &Settings,
     journal: &mut Journal,
-) -> Result<Group, JournalError> {
+) -> Result<Group, EvaluateError> {
     let all: Vec<&PairRecord> = plan
         .pairs
         .clone()

@@ -100,6 +100,22 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         batch: &[Decoded],
         journal: &mut Journal,
     ) -> Result<Vec<Record>, EvaluateError> {
+        let found = self.try_batch(batch, journal);
+        // What is kept for later batches goes before this one is made smaller.
+        match &found {
+            Err(error) if error.is_shortage() && self.cache.shrink() => {
+                self.backend.release();
+                self.try_batch(batch, journal)
+            }
+            _ => found,
+        }
+    }
+
+    fn try_batch(
+        &mut self,
+        batch: &[Decoded],
+        journal: &mut Journal,
+    ) -> Result<Vec<Record>, EvaluateError> {
         let before = journal.mark();
         let originals = batch.iter().map(|d| self.work.pairs[d.pair].original);
         let new: Vec<usize> = originals
@@ -215,6 +231,20 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         images: &[(usize, Image)],
         journal: &mut Journal,
     ) -> Result<Vec<Record>, EvaluateError> {
+        let before = journal.mark();
+        let found = self.rows_of_references(images, journal);
+        if found.is_err() {
+            journal.back_to(before)?;
+            self.backend.release();
+        }
+        found
+    }
+
+    fn rows_of_references(
+        &self,
+        images: &[(usize, Image)],
+        journal: &mut Journal,
+    ) -> Result<Vec<Record>, EvaluateError> {
         let shown = Shown::new(images.iter().map(|(_, image)| image).collect());
         let all = shown.all();
         let views = match (&self.models.classifier, self.settings.fid_features) {
@@ -227,13 +257,7 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
             ),
             _ => None,
         };
-        let before = journal.mark();
-        let rows = self.features(&shown, &all, views.as_ref(), journal);
-        if rows.is_err() {
-            journal.back_to(before)?;
-            self.backend.release();
-        }
-        let rows = rows?;
+        let rows = self.features(&shown, &all, views.as_ref(), journal)?;
         Ok(images
             .iter()
             .enumerate()

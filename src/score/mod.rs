@@ -275,7 +275,8 @@ pub fn score<B: MetricBackend + 'static>(
             &oracles,
             &settings,
             &mut journal,
-        )?;
+        )
+        .map_err(RunError::from)?;
         groups.push(group);
         progress("groups summed up", done + 1, work.groups.len());
     }

@@ -123,21 +123,23 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         };
         let set = self.work.pairs[first].set;
         let earlier: Vec<usize> = (set..first).filter(|p| !self.skipped.contains(p)).collect();
-        let mut images = Vec::with_capacity(earlier.len() + taps.len());
-        for &member in &earlier {
-            images.push(self.earlier_taps(member)?);
+        let mut to_earlier = vec![Vec::with_capacity(earlier.len() + taps.len()); taps.len()];
+        // Earlier members come a batch at a time, so that memory does not grow with the set.
+        for part in earlier.chunks(taps.len().max(1)) {
+            let mut images = Vec::with_capacity(part.len() + taps.len());
+            for &member in part {
+                images.push(self.earlier_taps(member)?);
+            }
+            images.extend(taps.iter().cloned());
+            let pairs: Vec<[usize; 2]> = (part.len()..images.len())
+                .flat_map(|later| (0..part.len()).map(move |before| [before, later]))
+                .collect();
+            self.append_distances(&images, &pairs, part.len(), &mut to_earlier)?;
         }
-        images.extend(taps.iter().cloned());
-        let pairs: Vec<[usize; 2]> = (earlier.len()..images.len())
+        let pairs: Vec<[usize; 2]> = (0..taps.len())
             .flat_map(|later| (0..later).map(move |before| [before, later]))
             .collect();
-        let lpips = self.models.lpips.as_ref().ok_or(NO_BACKBONE)?;
-        let images: Vec<&Vec<B::Tensor>> = images.iter().map(|taps| &**taps).collect();
-        let found = lpips.some_pairs(self.backend, &images, &pairs)?;
-        let mut values = found.iter().map(|d| d.value);
-        let to_earlier = (0..taps.len())
-            .map(|at| values.by_ref().take(earlier.len() + at).collect())
-            .collect();
+        self.append_distances(taps, &pairs, 0, &mut to_earlier)?;
         // Kept for the later members; after the last one the whole set is done with.
         let next = self.work.pairs.get(last + 1);
         if next.is_some_and(|n| n.set == set) {
@@ -149,6 +151,24 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
             (set..last).for_each(|member| self.cache.forget(Key::Pair(member)));
         }
         Ok(to_earlier)
+    }
+
+    /// Asks for the distances of pairs `[before, later]` of images and appends each to those of its later member, which is
+    /// numbered from `first`.
+    fn append_distances(
+        &self,
+        images: &[Taps<B>],
+        pairs: &[[usize; 2]],
+        first: usize,
+        to_earlier: &mut [Vec<f64>],
+    ) -> Result<(), EvaluateError> {
+        let lpips = self.models.lpips.as_ref().ok_or(NO_BACKBONE)?;
+        let images: Vec<&Vec<B::Tensor>> = images.iter().map(|taps| &**taps).collect();
+        let found = lpips.some_pairs(self.backend, &images, pairs)?;
+        for (distance, [_, later]) in found.iter().zip(pairs) {
+            to_earlier[later - first].push(distance.value);
+        }
+        Ok(())
     }
 
     /// Features of a counterfactual of an earlier batch.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::aggregate::Index;
+use super::evaluate::EvaluateError;
 use super::journal::{Journal, JournalError, PairRecord, Rows};
 use super::scores::Score;
 use super::settings::{Family, Settings};
@@ -23,6 +24,15 @@ const IN_MEMORY: usize = 64 << 20;
 /// Rows read at once when streaming.
 const CHUNK: usize = 256;
 
+/// A score, or why these images have none. A device that failed is no such reason: the run ends, and what it has stays in
+/// the journal.
+fn or_missing(found: Result<Score, MetricError>, n: usize) -> Result<Score, MetricError> {
+    match found {
+        Err(error @ MetricError::Device { .. }) => Err(error),
+        found => Ok(found.unwrap_or_else(|e| Score::missing(n, e.to_string()))),
+    }
+}
+
 /// Adds the realism scores that were asked for.
 #[allow(clippy::too_many_arguments)]
 pub fn scores<B: MetricBackend>(
@@ -34,7 +44,7 @@ pub fn scores<B: MetricBackend>(
     settings: &Settings,
     journal: &mut Journal,
     scores: &mut BTreeMap<String, Score>,
-) -> Result<(), JournalError> {
+) -> Result<(), EvaluateError> {
     let wants = |f: Family| settings.selection.has(f);
     let fake: Vec<usize> = kept.iter().filter_map(|r| r.features).collect();
     let real: Vec<usize> = match &plan.references {
@@ -55,22 +65,19 @@ pub fn scores<B: MetricBackend>(
     if wants(Family::Fid) && (real.len() + fake.len()) * width > IN_MEMORY {
         let moments = [&real, &fake].map(|rows| streamed(backend, &mut journal.features, rows));
         let [real, fake] = moments;
-        let score = match (real?, fake?) {
-            (Ok(real), Ok(fake)) => match frechet_from_moments(&real, &fake) {
-                Ok(d) => fid_score(&d, fake.count()).noted(Some(
-                    "no bootstrap interval: the sets are too large to be drawn again".into(),
-                )),
-                Err(e) => Score::missing(fake.count(), e.to_string()),
-            },
-            (Err(e), _) | (_, Err(e)) => Score::missing(0, e.to_string()),
-        };
-        scores.insert("fid".into(), score);
+        let (real, fake) = (real?, fake?);
+        let n = fake.as_ref().map_or(0, Moments::count);
+        let score = real.and_then(|real| {
+            let distance = frechet_from_moments(&real, &fake?)?;
+            Ok(fid_score(&distance, n).noted(Some(
+                "no bootstrap interval: the sets are too large to be drawn again".into(),
+            )))
+        });
+        scores.insert("fid".into(), or_missing(score, n)?);
     } else if wants(Family::Fid) {
         let (r, f) = (journal.features.read(&real)?, journal.features.read(&fake)?);
-        let score = sets(&r, &f, width)
-            .and_then(|(r, f)| fid(backend, r, f, settings))
-            .unwrap_or_else(|e| Score::missing(fake.len(), e.to_string()));
-        scores.insert("fid".into(), score);
+        let score = sets(&r, &f, width).and_then(|(r, f)| fid(backend, r, f, settings));
+        scores.insert("fid".into(), or_missing(score, fake.len())?);
     }
     if wants(Family::Kid) || wants(Family::Prdc) {
         let (r, f) = (journal.features.read(&real)?, journal.features.read(&fake)?);

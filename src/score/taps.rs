@@ -49,14 +49,27 @@ impl<B: Backend> TapCache<B> {
         if size > self.limit || self.kept.contains_key(&key) {
             return;
         }
+        // The members of a set are asked for in their order, again and again: if each took the place of the one before,
+        // none would be there when its turn comes.
+        let replaces = |other: &Key| !matches!((key, other), (Key::Pair(_), Key::Pair(_)));
         while self.bytes + size > self.limit {
-            let Some(oldest) = self.kept.iter().min_by_key(|(_, e)| e.0).map(|(k, _)| *k) else {
-                break;
+            let others = self.kept.iter().filter(|(k, _)| replaces(k));
+            let Some(oldest) = others.min_by_key(|(_, e)| e.0).map(|(k, _)| *k) else {
+                return;
             };
             self.forget(oldest);
         }
         self.bytes += size;
         self.kept.insert(key, (self.clock, size, Arc::clone(taps)));
+    }
+
+    /// Gives up everything, and keeps half as much from now on; false if there was nothing to give up.
+    pub fn shrink(&mut self) -> bool {
+        let had_some = !self.kept.is_empty();
+        self.limit = self.bytes / 2;
+        self.bytes = 0;
+        self.kept.clear();
+        had_some
     }
 
     pub fn forget(&mut self, key: Key) {

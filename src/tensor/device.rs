@@ -99,14 +99,17 @@ pub fn devices() -> Vec<DeviceInfo> {
 /// The device that `auto` means, open, and why: CUDA, then a hardware adapter of wgpu, then the CPU.
 fn automatic(precision: Precision) -> (Device, Opened, String) {
     let mut but = String::new();
-    if let Ok([gpu, ..]) = cuda::found().as_deref() {
-        match cuda::open(0, precision) {
+    match cuda::found().as_deref() {
+        Ok([gpu, ..]) => match cuda::open(0, precision) {
             Ok(opened) => {
                 let why = format!("an NVIDIA GPU: {}", gpu.describe());
                 return (Device::Cuda(0), Opened::Gpu(opened), why);
             }
             Err(error) => but = format!("; {error}"),
-        }
+        },
+        // Somebody installed that driver, and would wonder.
+        Err(why) if cuda::driver_is_there() => but = format!("; {why}"),
+        _ => {}
     }
     let found = match wgpu::may_have_a_gpu() {
         true => adapters(),

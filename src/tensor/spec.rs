@@ -26,6 +26,13 @@ pub enum TensorError {
     )]
     OutOfMemory { device: String, bytes: usize },
     /// What a device's own library says.
+    #[error(
+        "{operation}: {smallest} is larger than what this device lets a kernel see; use smaller images or --device cpu"
+    )]
+    TooLarge {
+        operation: &'static str,
+        smallest: &'static str,
+    },
     #[error("{0}")]
     Device(String),
 }

@@ -105,6 +105,12 @@ pub fn an_empty_batch_stays_empty<B: Backend>(b: &B) {
         let conv = b.prepare(spec, &weight, &bias).unwrap();
         assert_eq!(b.shape(&b.conv(&x, &conv, None).unwrap()).n, 0);
     }
+    for y in [
+        b.activate(&x, Activation::Relu),
+        b.look_up(&x, &[0.0; 256]).unwrap(),
+    ] {
+        assert_eq!(b.download(&y).unwrap().data, Vec::<f32>::new());
+    }
     let wide = up(b, &Array::zeros([0, 16, 16, 16]));
     let spec = Conv::square(16, 16, 3).padding(1);
     let (weight, bias) = crate::conv::weights(&spec, true);

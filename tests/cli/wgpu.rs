@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use crate::folders::{Folders, fails, foil};
+use crate::folders::{Folders, fails, foil, picture};
 
 const LPIPS: [&str; 5] = ["--metrics", "lpips", "--quiet", "--device", "wgpu"];
 
@@ -70,6 +70,110 @@ fn wgpu_that_is_lost_leaves_what_was_computed() {
     assert_eq!(lpips(&rest), lpips(&whole));
 }
 
+/// 12 originals, each with a counterfactual of two methods: features of originals are kept from pair to pair.
+fn of_two_methods(folders: &Folders) -> String {
+    let mut rows = "original,counterfactual,method\n".to_owned();
+    for i in 0..12 {
+        let name = format!("{i:03}.png");
+        folders.save("originals", &name, &picture(i, 128, 0));
+        for (method, noise) in [("a", 20), ("b", 60)] {
+            folders.save(method, &name, &picture(i, 128, noise));
+            rows += &format!("originals/{name},{method}/{name},{method}\n");
+        }
+    }
+    let manifest = folders.path("manifest.csv");
+    std::fs::write(&manifest, rows).unwrap();
+    manifest.display().to_string()
+}
+
+#[test]
+fn wgpu_without_memory_gives_up_what_it_keeps_for_later() {
+    if !has_adapter() {
+        return;
+    }
+    let folders = Folders::new();
+    let manifest = of_two_methods(&folders);
+    let run = |faults: &str| {
+        let mut command = foil(&folders.path("home"));
+        command
+            .args(["score", "--manifest", &manifest, "--json", "--batch", "1"])
+            .args(LPIPS)
+            .env("FOIL_WGPU_FAULTS", faults);
+        command.output().unwrap()
+    };
+    // Room for the weights and one pair, not for the features of 12 originals (0.7 MB each) beside them.
+    assert_eq!(lpips(&run("memory=15000000")), lpips(&run("")));
+}
+
+#[test]
+fn wgpu_compares_a_large_set_in_the_memory_of_a_batch() {
+    if !has_adapter() {
+        return;
+    }
+    let folders = Folders::new();
+    folders.save("originals", "0.png", &picture(0, 128, 0));
+    for i in 0..16 {
+        let name = format!("{i:03}.png");
+        folders.save("counterfactuals/0", &name, &picture(i, 128, 40));
+    }
+    let more = ["--json", "--batch", "1", "--metrics", "lpips,diversity"];
+    let run = |faults: &str| {
+        let mut command = folders.command(&["--quiet", "--device", "wgpu"]);
+        command.args(more).env("FOIL_WGPU_FAULTS", faults);
+        command.output().unwrap()
+    };
+    let diversity = |output: &Output| {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let scores: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        scores["groups"][0]["scores"]["lpips_diversity"].clone()
+    };
+    let whole = diversity(&run(""));
+    assert!(whole["value"].as_f64().is_some_and(|v| v > 0.0), "{whole}");
+    assert_eq!(diversity(&run("memory=16000000")), whole);
+}
+
+#[test]
+fn wgpu_that_fails_while_features_are_summed_ends_the_run() {
+    if !has_adapter() {
+        return;
+    }
+    let folders = Folders::with_pairs(200, 32);
+    let out = folders.path("out").display().to_string();
+    let run = |more: &[&str], faults: &str| {
+        let mut command =
+            folders.command(&["--classifier", "glyph_cnn", "--target", "1", "--quiet"]);
+        command
+            .args([
+                "--fid-features",
+                "embedding",
+                "--bootstrap",
+                "0",
+                "--out",
+                &out,
+            ])
+            .args(["--device", "wgpu"])
+            .args(more)
+            .env("FOIL_WGPU_FAULTS", faults);
+        command.output().unwrap()
+    };
+    let broken = run(&[], "kernel=moments");
+    fails(&broken, 1, &["moments", "does not compile", "--device cpu"]);
+    assert!(!folders.path("out/scores.json").exists());
+    // Everything that was computed is there.
+    let rest = run(&["--resume", "--json"], "");
+    assert!(
+        rest.status.success(),
+        "{}",
+        String::from_utf8_lossy(&rest.stderr)
+    );
+    let scores: serde_json::Value = serde_json::from_slice(&rest.stdout).unwrap();
+    assert!(
+        scores["groups"][0]["scores"]["fid"]["value"].is_f64(),
+        "{scores}"
+    );
+}
+
 #[test]
 fn wgpu_kernels_that_do_not_compile_are_told() {
     if !has_adapter() {
@@ -96,6 +200,11 @@ fn wgpu_without_an_adapter_is_told_and_auto_takes_another_device() {
     let mut auto = folders.command(&["--metrics", "l1", "--device", "auto"]);
     let auto = auto.env("FOIL_WGPU_FAULTS", "adapters=0").output().unwrap();
     assert!(auto.status.success());
+    let said = String::from_utf8_lossy(&auto.stderr).into_owned();
+    assert!(
+        said.contains("on cpu (no GPU") || said.contains("on cuda:0 ("),
+        "{said}"
+    );
 }
 
 #[test]

@@ -76,13 +76,13 @@ pub(super) fn said(error: DriverError) -> String {
 
 /// The program that is linked with CUDA would not have started without.
 #[cfg(feature = "cuda")]
-fn driver_is_there() -> bool {
+pub fn driver_is_there() -> bool {
     let _ = sys::cuInit;
     true
 }
 
 #[cfg(not(feature = "cuda"))]
-fn driver_is_there() -> bool {
+pub fn driver_is_there() -> bool {
     // SAFETY: loading the driver runs its initialisation only.
     unsafe { sys::is_culib_present() }
 }

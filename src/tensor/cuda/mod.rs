@@ -7,7 +7,7 @@ mod devices;
 mod driver;
 mod programs;
 
-pub use devices::{Found, found};
+pub use devices::{Found, driver_is_there, found};
 pub use driver::CudaDriver;
 
 use std::sync::Arc;

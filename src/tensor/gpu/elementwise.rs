@@ -62,6 +62,9 @@ impl Gpu {
     ) -> Result<Tensor, TensorError> {
         let shape = x.shape();
         let y = self.tensor(shape)?;
+        if shape.is_empty() {
+            return Ok(y);
+        }
         for Piece { rows, .. } in pieces("activation", 1, shape.len(), |p| self.fits(p.rows()))? {
             let from = self.reads(x, rows.clone())?;
             let to = self.writes(&y, rows.clone())?;
@@ -132,6 +135,9 @@ impl Gpu {
     pub(super) fn looked_up(&self, x: &Tensor, table: &[f32; 256]) -> Result<Tensor, TensorError> {
         let shape = x.shape();
         let y = self.tensor(shape)?;
+        if shape.is_empty() {
+            return Ok(y);
+        }
         let table = self.constant(&bits(table).collect::<Vec<_>>())?;
         for Piece { rows, .. } in pieces("table", 1, shape.len(), |p| self.fits(p.rows()))? {
             let from = self.reads(x, rows.clone())?;

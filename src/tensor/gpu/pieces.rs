@@ -67,9 +67,10 @@ pub fn pieces(
     } else {
         "one row of an image"
     };
-    Err(TensorError::Device(format!(
-        "{operation}: {smallest} is larger than what this device lets a kernel see; use smaller images or --device cpu"
-    )))
+    Err(TensorError::TooLarge {
+        operation,
+        smallest,
+    })
 }
 
 #[cfg(test)]
