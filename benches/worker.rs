@@ -226,6 +226,10 @@ fn main() {
         println!("the worker of scripts/peers; it reads commands on standard input");
         return;
     }
+    if let Err(wrong) = foil::tensor::cpu::forced() {
+        eprintln!("worker: {wrong}");
+        std::process::exit(2);
+    }
     let mut worker = Worker::default();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let mut answer = match worker.answer(&line) {

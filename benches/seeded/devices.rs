@@ -5,6 +5,7 @@ use foil::tensor::{Device, Opened, Precision};
 
 /// A device by its name.
 pub fn open(name: &str) -> (String, Opened) {
+    foil::tensor::cpu::forced().unwrap_or_else(|wrong| panic!("{wrong}"));
     let device: Device = name.parse().unwrap_or_else(|e| panic!("{e}"));
     let opened = device.open(Precision::F32);
     let (device, opened, _) = opened.unwrap_or_else(|e| panic!("{e}"));

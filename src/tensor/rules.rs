@@ -12,6 +12,18 @@ fn refuse<T>(operation: &'static str, expected: String, found: String) -> Result
     })
 }
 
+/// A shape whose number of values is one: what is computed from sizes that a caller chose must go through this.
+fn sized(operation: &'static str, shape: Shape) -> Result<Shape> {
+    match shape.checked_len() {
+        Some(_) => Ok(shape),
+        None => refuse(
+            operation,
+            "a size that memory has addresses for".into(),
+            format!("{shape:?}"),
+        ),
+    }
+}
+
 /// Both shapes must agree.
 pub fn equal(operation: &'static str, expected: Shape, found: Shape) -> Result<()> {
     if expected == found {
@@ -30,7 +42,7 @@ pub fn upload(array: &Array) -> Result<Shape> {
             return refuse("upload", "[n, c] or [n, c, h, w]".into(), found);
         }
     };
-    if shape.len() != array.data.len() {
+    if shape.checked_len() != Some(array.data.len()) {
         return Err(TensorError::Length {
             shape: array.shape.clone(),
             found: array.data.len(),
@@ -77,8 +89,8 @@ pub fn stack(shapes: &[Shape]) -> Result<Shape> {
             shape,
         )?;
     }
-    let n = shapes.iter().map(|s| s.n).sum();
-    Ok(Shape { n, ..first })
+    let n = shapes.iter().fold(0usize, |n, s| n.saturating_add(s.n));
+    sized("stack", Shape { n, ..first })
 }
 
 /// Tensors of one image size and number side by side in their channels.
@@ -96,8 +108,8 @@ pub fn concat(shapes: &[Shape]) -> Result<Shape> {
             shape,
         )?;
     }
-    let c = shapes.iter().map(|s| s.c).sum();
-    Ok(Shape { c, ..first })
+    let c = shapes.iter().fold(0usize, |c, s| c.saturating_add(s.c));
+    sized("concatenation", Shape { c, ..first })
 }
 
 /// Weights OIHW, of a linear layer also `[o, i]`, and biases or none.
@@ -133,13 +145,13 @@ pub fn conv(x: Shape, spec: &Conv) -> Result<Shape> {
         return refuse("convolution", expected, format!("{}", x.c));
     }
     let [h, w] = spec.output(x.h, x.w)?;
-    Ok(Shape::new(x.n, h, w, spec.outputs))
+    sized("convolution", Shape::new(x.n, h, w, spec.outputs))
 }
 
 /// Shape of a pooled tensor.
 pub fn pool(x: Shape, pool: Pool) -> Result<Shape> {
     let [h, w] = pool.output(x.h, x.w)?;
-    Ok(Shape { h, w, ..x })
+    sized("pooling", Shape { h, w, ..x })
 }
 
 /// Shape of the means over a grid of cells.
@@ -148,11 +160,12 @@ pub fn adaptive_mean(x: Shape, rows: usize, columns: usize) -> Result<Shape> {
         let found = format!("{x:?} to {rows}x{columns}");
         return refuse("adaptive mean", "at least one pixel".into(), found);
     }
-    Ok(Shape {
+    let out = Shape {
         h: rows,
         w: columns,
         ..x
-    })
+    };
+    sized("adaptive mean", out)
 }
 
 /// A norm over groups of channels.
@@ -212,23 +225,20 @@ pub fn affine(x: Shape, order: &[usize], scale: &[f32], shift: &[f32]) -> Result
             format!("{} / {} / {order:?}", scale.len(), shift.len()),
         );
     }
-    Ok(Shape { c, ..x })
+    sized("affine", Shape { c, ..x })
 }
 
 /// Shape of an image whose pixels are repeated.
 pub fn upsample(x: Shape, factor: usize) -> Result<Shape> {
     let sides = [x.h, x.w].map(|side| side.checked_mul(factor));
-    let values = factor
-        .checked_mul(factor)
-        .and_then(|f| f.checked_mul(x.len()));
-    let (1.., [Some(h), Some(w)], Some(_)) = (factor, sides, values) else {
+    let (1.., [Some(h), Some(w)]) = (factor, sides) else {
         return refuse(
             "upsample",
             "a factor of at least 1 that leaves a size".into(),
             format!("{factor} for {}x{}", x.h, x.w),
         );
     };
-    Ok(Shape { h, w, ..x })
+    sized("upsample", Shape { h, w, ..x })
 }
 
 /// Shape of a resized image.
@@ -237,11 +247,12 @@ pub fn resize(x: Shape, height: usize, width: usize) -> Result<Shape> {
         let found = format!("{}x{} to {height}x{width}", x.h, x.w);
         return refuse("resize", "at least one pixel".into(), found);
     }
-    Ok(Shape {
+    let out = Shape {
         h: height,
         w: width,
         ..x
-    })
+    };
+    sized("resize", out)
 }
 
 /// Shape after one pass of a resize in fixed point.
@@ -260,10 +271,11 @@ pub fn pixel_pass(x: Shape, pass: &PixelPass) -> Result<Shape> {
         return refuse("resize of pixels", expected, found);
     }
     let outputs = pass.taps.len();
-    Ok(match pass.along {
+    let out = match pass.along {
         Along::Height => Shape { h: outputs, ..x },
         Along::Width => Shape { w: outputs, ..x },
-    })
+    };
+    sized("resize of pixels", out)
 }
 
 /// Shape of a rectangle of each image.
@@ -285,8 +297,8 @@ pub fn crop(x: Shape, top: usize, left: usize, height: usize, width: usize) -> R
 /// Shape of the map of feature distances.
 pub fn feature_distance(a: Shape, b: Shape, head: &[f32]) -> Result<Shape> {
     equal("feature distance", a, b)?;
-    if head.len() != a.c {
-        let expected = format!("a head of {} weights", a.c);
+    if head.len() != a.c || head.is_empty() {
+        let expected = format!("a head of {} weights, at least one", a.c);
         return refuse("feature distance", expected, format!("{}", head.len()));
     }
     Ok(Shape { c: 1, ..a })

@@ -52,9 +52,22 @@ impl Shape {
         Self { n, h, w, c }
     }
 
-    /// Number of values.
+    /// Number of values. Of a shape that no rule has seen it may overflow; see [`Shape::checked_len`].
     pub fn len(&self) -> usize {
         self.n * self.h * self.w * self.c
+    }
+
+    /// Number of values, if memory has addresses for so many of any f32 or f64 (and for each image of them).
+    pub fn checked_len(&self) -> Option<usize> {
+        let product = |sides: &[usize]| {
+            sides
+                .iter()
+                .try_fold(1usize, |n, &side| n.checked_mul(side))
+        };
+        let image = product(&[self.h, self.w, self.c])?;
+        let most = isize::MAX as usize / 8;
+        let all = image.checked_mul(self.n)?;
+        (image <= most && all <= most).then_some(all)
     }
 
     /// True if there is no value.
@@ -218,7 +231,7 @@ impl Pool {
     pub fn output(&self, h: usize, w: usize) -> Result<[usize; 2], TensorError> {
         let padding = Padding::all(self.padding);
         let kernel = [self.kernel, self.kernel];
-        if 2 * self.padding > self.kernel {
+        if self.padding > self.kernel / 2 {
             return Err(TensorError::Shape {
                 operation: "pooling",
                 expected: format!("padding of at most half the window, {}", self.kernel / 2),
@@ -244,11 +257,21 @@ fn window_output(
     stride: usize,
     padding: Padding,
 ) -> Result<[usize; 2], TensorError> {
-    let (rows, columns) = (
-        h + padding.top + padding.bottom,
-        w + padding.left + padding.right,
+    let padded = |size: usize, before: usize, after: usize| {
+        size.checked_add(before).and_then(|s| s.checked_add(after))
+    };
+    let sides = (
+        padded(h, padding.top, padding.bottom),
+        padded(w, padding.left, padding.right),
     );
-    if kernel.contains(&0) || stride == 0 || rows < kernel[0] || columns < kernel[1] {
+    let ((Some(rows), Some(columns)), false, 1..) = (sides, kernel.contains(&0), stride) else {
+        return Err(TensorError::Shape {
+            operation,
+            expected: "a window and a stride of at least 1, and padding that leaves a size".into(),
+            found: format!("window {kernel:?}, stride {stride}, {padding:?}"),
+        });
+    };
+    if rows < kernel[0] || columns < kernel[1] {
         return Err(TensorError::TooSmall {
             operation,
             height: h,

@@ -1,8 +1,8 @@
 //! What does not fit is an error that says so, never a panic.
 
 use foil::tensor::{
-    Activation, Array, Attention, Backend, Conv, Norm, Part, Pool, QkvLayout, Resize, Shape,
-    TensorError,
+    Activation, Array, Attention, Backend, Conv, Norm, Padding, Part, Pool, QkvLayout, Resize,
+    Shape, TensorError,
 };
 
 use crate::conv::weights;
@@ -210,6 +210,33 @@ pub fn sizes_that_overflow<B: Backend>(b: &B) {
     refused("crop", b.crop(&x, usize::MAX, 0, 2, 2));
     refused("crop", b.crop(&x, 0, 2, 2, usize::MAX));
     refused("view", b.view(&x, Shape::new(usize::MAX, 2, 2, 2)));
+    // Numbers of values that wrap around to small ones, or to the right one.
+    let wraps = Array {
+        shape: vec![1, 1, 274_177, 67_280_421_310_721],
+        data: vec![0.0],
+    };
+    refused("upload", b.upload(&wraps));
+    refused("adaptive mean", b.adaptive_mean(&x, 1 << 63, 2));
+    refused("resize", b.resize(&x, 1 << 40, 1 << 40, Resize::HalfPixel));
+    refused("upsample", b.upsample(&x, 1 << 32));
+    let mut conv = Conv::square(3, 3, 1).groups(3);
+    let all = 1usize << 63;
+    let sides = [
+        [0, usize::MAX, 0, 0],
+        [all, all, 0, 0],
+        [1 << 31, 0, 1 << 32, 0],
+    ];
+    for [top, bottom, left, right] in sides {
+        conv.padding = Padding {
+            top,
+            bottom,
+            left,
+            right,
+        };
+        let (weight, bias) = crate::conv::weights(&conv, true);
+        let layer = b.prepare(conv, &weight, &bias).unwrap();
+        refused("convolution", b.conv(&x, &layer, None));
+    }
 }
 
 pub fn attention_bias_without_a_window<B: Backend>(b: &B) {

@@ -37,6 +37,7 @@ mod resize;
 mod bex_networks;
 mod checkpointing;
 mod convolutions;
+mod denormals;
 mod difference;
 mod elementwise_gradients;
 mod glyph_generator;

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::operation::{Gradient, Operation, Output};
 use super::slope::times_slope;
 use super::tensor::View;
+use crate::cpu::simd::{FlushDenormals, flushed};
 use crate::{Activation, Backend, Shape, TensorError, cpu::Cpu};
 
 /// `f(x)`.
@@ -59,7 +60,7 @@ impl Operation<2> for Add {
 fn sum_repeats(g: View<'_>, to: Shape) -> Vec<f32> {
     let per_image: Vec<Vec<f32>> = (0..g.shape.n)
         .into_par_iter()
-        .map(|n| sum_rows(g.image(n), to.image()))
+        .map(|n| flushed(|| sum_rows(g.image(n), to.image())))
         .collect();
     let images = per_image.concat();
     if to.n == g.shape.n {
@@ -102,6 +103,7 @@ impl Operation<1> for ChannelAffine {
         g: View<'_>,
         _: [bool; 1],
     ) -> Result<[Gradient; 1], TensorError> {
+        let _flush = FlushDenormals::on();
         let mut dx = vec![0.0; x.data.len()];
         let pixels = g.data.chunks_exact(self.order.len().max(1));
         for (to, from) in dx.chunks_exact_mut(x.shape.c.max(1)).zip(pixels) {

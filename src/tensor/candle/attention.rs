@@ -11,7 +11,7 @@ use super::matmul::{Matrix, product};
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
 use crate::cpu::functions::{Single, exp};
-use crate::cpu::simd::for_each_isa;
+use crate::cpu::simd::{FlushDenormals, for_each_isa};
 use crate::{self as tensor, Backend, QkvLayout, TensorError, cpu::Cpu};
 
 /// Queries whose scores are held at once.
@@ -65,6 +65,7 @@ impl Attention {
                     task / blocks % heads,
                     task % blocks,
                 );
+                let _flush = FlushDenormals::on();
                 let image = qkv.image(n);
                 let part = |part: usize, first: usize, count: usize| {
                     let at = first * shape.c + place(head, part);
@@ -93,6 +94,7 @@ impl Attention {
         dqkv.par_chunks_mut(shape.image().max(1))
             .enumerate()
             .for_each(|(n, image)| {
+                let _flush = FlushDenormals::on();
                 for (i, share) in shares[n * heads * blocks..][..heads * blocks]
                     .iter()
                     .enumerate()

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
 use crate::TensorError;
-use crate::cpu::simd::for_each_isa;
+use crate::cpu::simd::{flushed, for_each_isa};
 
 /// Pixels per piece of parallel work.
 const BAND: usize = 256;
@@ -80,7 +80,7 @@ fn sums(x: View<'_>, band: impl Fn(&[f32], &mut [f64]) + Sync) -> Vec<f64> {
         .par_chunks(BAND * c)
         .map(|x| {
             let mut sums = vec![0.0; c];
-            band(x, &mut sums);
+            flushed(|| band(x, &mut sums));
             sums
         })
         .collect();
@@ -172,7 +172,7 @@ impl Operation<3> for TrainBatchNorm {
         let band = BAND * x.shape.c.max(1);
         y.par_chunks_mut(band)
             .zip(x.data.par_chunks(band))
-            .for_each(|(y, x)| normalise(y, x, centre, &scale, bias.data));
+            .for_each(|(y, x)| flushed(|| normalise(y, x, centre, &scale, bias.data)));
         Ok((x.shape, y))
     }
 
@@ -196,7 +196,7 @@ impl Operation<3> for TrainBatchNorm {
             .zip(g.data.par_chunks(band))
             .map(|(x, g)| {
                 let mut sums = vec![0.0; 2 * c];
-                back_sums(x, g, centre, deviation, &mut sums);
+                flushed(|| back_sums(x, g, centre, deviation, &mut sums));
                 sums
             })
             .collect();
@@ -207,7 +207,9 @@ impl Operation<3> for TrainBatchNorm {
             let mut dx = vec![0.0; x.data.len()];
             dx.par_chunks_mut(band)
                 .zip(x.data.par_chunks(band).zip(g.data.par_chunks(band)))
-                .for_each(|(dx, (x, g))| back(dx, x, g, centre, deviation, &scale, &means));
+                .for_each(|(dx, (x, g))| {
+                    flushed(|| back(dx, x, g, centre, deviation, &scale, &means));
+                });
             dx
         });
         let single = |v: &[f64]| v.iter().map(|&v| v as f32).collect();

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
+use crate::cpu::simd::FlushDenormals;
 use crate::{Backend, TensorError, cpu::Cpu};
 
 const EPSILON: f64 = 1e-10;
@@ -43,6 +44,7 @@ fn one_side(a: View<'_>, b: View<'_>, g: View<'_>, head: &[f32]) -> Vec<f32> {
     let line = (a.shape.w * c).max(1);
     let mut da = vec![0.0; a.data.len()];
     da.par_chunks_mut(line).enumerate().for_each(|(row, da)| {
+        let _flush = FlushDenormals::on();
         let at = row * line;
         let pixels = da
             .chunks_exact_mut(c)

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
-use crate::cpu::simd::for_each_isa;
+use crate::cpu::simd::{flushed, for_each_isa};
 use crate::{Backend, Norm, TensorError, cpu::Cpu};
 
 /// Pixels per piece of parallel work.
@@ -83,7 +83,7 @@ fn backward(x: View<'_>, weight: &[f32], epsilon: f32, g: View<'_>) -> (Vec<f32>
         .zip(x.data.par_chunks(BAND * c).zip(g.data.par_chunks(BAND * c)))
         .map(|(dx, (x, g))| {
             let mut sums = vec![0.0f64; 2 * c];
-            pixels(dx, x, g, weight, epsilon, &mut sums);
+            flushed(|| pixels(dx, x, g, weight, epsilon, &mut sums));
             sums
         })
         .collect();

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::operation::{Gradient, Operation, Output};
 use super::tensor::View;
 use crate::cpu::pool::{Span, cell_range};
-use crate::cpu::simd::for_each_isa;
+use crate::cpu::simd::{FlushDenormals, for_each_isa};
 use crate::{Backend, Pool, PoolKind, Resize, Shape, TensorError, cpu, cpu::Cpu};
 
 /// Which inputs one output reads along one axis: a run from `first`, with weights.
@@ -115,6 +115,7 @@ fn transposed(g: View<'_>, y: Shape, x: Shape, rows: &[Taps], columns: &[Taps]) 
     wide.par_chunks_mut(line)
         .zip(g.data.par_chunks((y.w * y.c).max(1)))
         .for_each(|(to, from)| {
+            let _flush = FlushDenormals::on();
             for (pixel, taps) in from.chunks_exact(x.c).zip(columns) {
                 for (k, &weight) in taps.weights.iter().enumerate() {
                     add_scaled(&mut to[(taps.first + k) * x.c..][..x.c], pixel, weight);
@@ -129,6 +130,7 @@ fn transposed(g: View<'_>, y: Shape, x: Shape, rows: &[Taps], columns: &[Taps]) 
     }
     let mut dx = vec![0.0f32; x.len()];
     dx.par_chunks_mut(line).enumerate().for_each(|(row, to)| {
+        let _flush = FlushDenormals::on();
         let (n, at) = (row / x.h, row % x.h);
         for &(oy, weight) in &readers[at] {
             add_scaled(to, &wide[(n * y.h + oy) * line..][..line], weight);

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::operation::{Gradient, Operation, Output};
 use super::slope::{shows_in_result, times_slope};
 use super::tensor::View;
+use crate::cpu::simd::FlushDenormals;
 use crate::{Activation, Backend, TensorError, cpu::Cpu};
 
 /// Holds the activation.
@@ -47,6 +48,7 @@ fn scaled(mut h: Vec<f32>, modulation: View<'_>, image: usize) -> Vec<f32> {
     h.par_chunks_mut(image.max(1))
         .enumerate()
         .for_each(|(n, image)| {
+            let _flush = FlushDenormals::on();
             let scale = &modulation.image(n)[..c];
             for pixel in image.chunks_exact_mut(c.max(1)) {
                 pixel.iter_mut().zip(scale).for_each(|(h, s)| *h *= s);
@@ -59,6 +61,7 @@ fn scaled(mut h: Vec<f32>, modulation: View<'_>, image: usize) -> Vec<f32> {
 fn sums(x: View<'_>, h: &[f32]) -> Vec<f32> {
     let c = x.shape.c;
     let of_image = |(n, h): (usize, &[f32])| {
+        let _flush = FlushDenormals::on();
         let mut sums = vec![0.0f64; 2 * c];
         let (by_scale, by_shift) = sums.split_at_mut(c);
         let pixels = h

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::operation::{Gradient, Operation, Output};
 use super::slope::multiply_in_place;
 use super::tensor::View;
-use crate::cpu::simd::for_each_isa;
+use crate::cpu::simd::{flushed, for_each_isa};
 use crate::{Activation, Backend, Norm, Shape, TensorError, cpu::Cpu};
 
 /// Pixels per piece of parallel work.
@@ -143,7 +143,7 @@ impl GroupNorm {
             .zip(x.par_chunks(band).zip(g.par_chunks(band)))
             .map(|(dz, (x, g))| {
                 let mut sums = vec![0.0f64; 2 * c];
-                before_activation(dz, x, g, &channels, self.activation, &mut sums);
+                flushed(|| before_activation(dz, x, g, &channels, self.activation, &mut sums));
                 sums
             })
             .collect();
@@ -183,7 +183,7 @@ impl GroupNorm {
         }
         dx.par_chunks_mut(band)
             .zip(x.par_chunks(band))
-            .for_each(|(dx, x)| combine(dx, x, &coefficients));
+            .for_each(|(dx, x)| flushed(|| combine(dx, x, &coefficients)));
         Image {
             x: dx,
             scale: to_scale.to_vec(),
@@ -223,7 +223,7 @@ fn statistics(x: &[f32], c: usize, groups: usize, epsilon: f32) -> Vec<(f32, f32
         .par_chunks(BAND * c)
         .map(|x| {
             let mut sums = vec![0.0f64; 2 * c];
-            shifted_sums(x, first, &mut sums);
+            flushed(|| shifted_sums(x, first, &mut sums));
             sums
         })
         .collect();

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::Activation;
 use crate::cpu::functions::{LEAK, Single, erf, exp, tanh};
-use crate::cpu::simd::for_each_isa;
+use crate::cpu::simd::{flushed, for_each_isa};
 
 /// Values per piece of parallel work.
 const CHUNK: usize = 1 << 14;
@@ -23,7 +23,7 @@ pub fn times_slope(gradient: &[f32], x: &[f32], activation: Activation) -> Vec<f
     let mut out = gradient.to_vec();
     out.par_chunks_mut(CHUNK)
         .zip(x.par_chunks(CHUNK))
-        .for_each(|(g, x)| multiply(g, x, activation));
+        .for_each(|(g, x)| flushed(|| multiply(g, x, activation)));
     out
 }
 

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::matmul::{Matrix, product};
 use super::outer;
 use super::tensor::View;
-use crate::cpu::simd::for_each_isa;
+use crate::cpu::simd::{FlushDenormals, flushed, for_each_isa};
 use crate::{Conv, Padding, Shape};
 
 /// Outputs per piece of parallel work.
@@ -107,6 +107,7 @@ fn taps(spec: &Conv, x: View<'_>, g: View<'_>) -> Vec<f32> {
     let pieces: Vec<Vec<f32>> = (0..tasks)
         .into_par_iter()
         .map(|task| {
+            let _flush = FlushDenormals::on();
             let (tap, group) = (task / (spec.groups * blocks), task / blocks % spec.groups);
             let first = task % blocks * BLOCK;
             let outputs = BLOCK.min(o_group - first);
@@ -134,7 +135,9 @@ fn depthwise(spec: &Conv, x: View<'_>, g: View<'_>) -> Vec<f32> {
     let grids = Grids::new(spec, x, g);
     let pieces: Vec<Vec<f32>> = (0..spec.kernel[0] * spec.kernel[1])
         .into_par_iter()
-        .map(|tap| channel_products(&grids.gradient, grids.below(spec, tap).0, spec.inputs))
+        .map(|tap| {
+            flushed(|| channel_products(&grids.gradient, grids.below(spec, tap).0, spec.inputs))
+        })
         .collect();
     pieces.concat()
 }

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::simd::for_each_isa;
+use super::simd::{FlushDenormals, for_each_isa};
 use super::tensor::Tensor;
 use crate::{TensorError, rules};
 
@@ -18,6 +18,7 @@ pub fn map(a: &Tensor, b: &Tensor, head: &[f32]) -> Result<Tensor, TensorError> 
     data.par_chunks_mut(row.max(1))
         .enumerate()
         .for_each(|(y, line)| {
+            let _flush = FlushDenormals::on();
             let range = y * row * c..(y + 1) * row * c;
             row_distances(line, &a.data()[range.clone()], &b.data()[range], head);
         });

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::functions::activated;
-use super::simd::{FlushDenormals, Lanes, for_each_isa, for_each_lanes};
+use super::simd::{FlushDenormals, Lanes, flushed, for_each_isa, for_each_lanes};
 use super::tensor::Tensor;
 use crate::{Activation, TensorError, rules};
 
@@ -116,9 +116,11 @@ pub fn affine(
     let pixels = (PIECE / c.max(1)).max(1);
     data.par_chunks_mut(pixels * c.max(1))
         .zip(x.data().par_chunks(pixels * shape.c.max(1)))
-        .for_each(|(to, from)| match shape.c {
-            3 if c == 3 => affine_rgb(to, from, order, scale, shift),
-            _ => affine_piece(to, from, shape.c, order, scale, shift),
+        .for_each(|(to, from)| {
+            flushed(|| match shape.c {
+                3 if c == 3 => affine_rgb(to, from, order, scale, shift),
+                _ => affine_piece(to, from, shape.c, order, scale, shift),
+            });
         });
     Ok(Tensor::new(out, data))
 }

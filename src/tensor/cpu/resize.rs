@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::simd::for_each_isa;
+use super::simd::{FlushDenormals, flushed, for_each_isa};
 use super::tensor::Tensor;
 use crate::resampling::{
     Filter, Neighbours, half_pixel_neighbours, tf1_neighbours, triangle_filters,
@@ -60,6 +60,7 @@ fn bilinear<R: Rows>(
             .par_chunks_mut(BAND * row)
             .zip(ys.par_chunks(BAND))
             .for_each(|(lines, ys)| {
+                let _flush = FlushDenormals::on();
                 let mut kept = Buffer::take(2 * R::KEPT * row);
                 let (even, odd) = kept.split_at_mut(R::KEPT * row);
                 // Neighbouring rows differ in their last bit.
@@ -154,14 +155,16 @@ fn antialias(x: &Tensor, to: &mut [f32], out: Shape) {
     for (n, image) in to.chunks_exact_mut(out.image().max(1)).enumerate() {
         wide.par_chunks_mut(row)
             .zip(x.image(n).par_chunks(shape.w * c))
-            .for_each(|(line, source)| match c {
-                3 => filter_rgb(line, source, &xs),
-                _ => filter_columns(line, source, c, &xs),
+            .for_each(|(line, source)| {
+                flushed(|| match c {
+                    3 => filter_rgb(line, source, &xs),
+                    _ => filter_columns(line, source, c, &xs),
+                });
             });
         image
             .par_chunks_mut(row)
             .zip(&ys)
-            .for_each(|(line, filter)| filter_rows(line, &wide, filter));
+            .for_each(|(line, filter)| flushed(|| filter_rows(line, &wide, filter)));
     }
 }
 

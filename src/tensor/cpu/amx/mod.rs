@@ -78,11 +78,22 @@ pub fn applies(spec: &Conv, out: Shape) -> bool {
         && out.h * out.w >= SIDE
 }
 
-/// The two bf16 parts of a number, each rounded to nearest.
+/// The largest bf16.
+const LARGEST: u16 = 0x7f7f;
+
+/// The two bf16 parts of a number, each rounded to nearest. What would round up to infinity keeps the largest bf16 as its
+/// first part; infinities and NaN have nothing in the second.
 #[inline(always)]
 fn split(value: f32) -> [u16; 2] {
-    let high = half(value);
-    [high, half(value - f32::from_bits(u32::from(high) << 16))]
+    let rounded = half(value);
+    let overflows = rounded & 0x7fff == 0x7f80 && value.is_finite();
+    let high = if overflows {
+        rounded & 0x8000 | LARGEST
+    } else {
+        rounded
+    };
+    let low = half(value - f32::from_bits(u32::from(high) << 16));
+    [high, if value.is_finite() { low } else { 0 }]
 }
 
 /// Rounds to bf16, to nearest, ties to even; infinities and NaN keep their kind.

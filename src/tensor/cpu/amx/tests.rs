@@ -17,11 +17,14 @@ fn noise(len: usize, seed: u32) -> Vec<f32> {
 
 #[test]
 fn a_number_is_the_sum_of_its_two_parts() {
-    for value in noise(1000, 3).into_iter().chain([0.0, 1e-20, -3e30]) {
+    // The largest numbers would round up to infinity.
+    let large = [0.0, 1e-20, -3e30, 3.395e38, -3.4e38, f32::MAX];
+    for value in noise(1000, 3).into_iter().chain(large) {
         let [high, low] = split(value);
         let error = (wide(high) + wide(low) - value).abs();
         assert!(error <= value.abs() * 2f32.powi(-16), "{value}: {error}");
     }
+    assert_eq!(split(f32::INFINITY).map(wide), [f32::INFINITY, 0.0]);
     assert!(wide(half(f32::NAN)).is_nan());
     assert_eq!(wide(half(f32::NEG_INFINITY)), f32::NEG_INFINITY);
 }
