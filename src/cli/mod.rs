@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::folder::FolderError;
+use crate::tensor::cpu::Isa;
 use crate::weights::WeightsError;
 
 /// Evaluates counterfactual explanations: fast, exactly, with the papers' own protocols.
@@ -72,6 +73,17 @@ enum Command {
 #[error("{0}")]
 pub struct UsageError(pub String);
 
+/// `FOIL_CPU` must be something that this machine has, and nothing that `--fast` contradicts.
+fn instruction_set(fast: bool) -> Result<(), String> {
+    match crate::tensor::cpu::forced()? {
+        Some(isa @ (Isa::Portable | Isa::Avx2 | Isa::Avx512)) if fast => Err(format!(
+            "--fast asks for AMX, FOIL_CPU={} for exact arithmetic; leave one of them out",
+            isa.key()
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a command: exit code 0 for success, 1 for failed work, 2 for wrong usage.
 pub fn run(cli: &Cli) -> ExitCode {
     if let Some(threads) = cli.threads {
@@ -83,7 +95,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     if cli.fast {
         crate::tensor::cpu::allow_fast();
     }
-    if let Err(wrong) = crate::tensor::cpu::forced() {
+    if let Err(wrong) = instruction_set(cli.fast) {
         say(&format!("error: {wrong}"));
         return ExitCode::from(2);
     }

@@ -193,3 +193,17 @@ fn a_software_adapter_gives_the_scores_of_the_cpu() {
     }
     assert_eq!(cpu["fingerprints"], gpu["fingerprints"]);
 }
+
+#[test]
+fn fast_and_an_exact_instruction_set_contradict_each_other() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = foil(home.path());
+    let command = command
+        .args(["--fast", "devices"])
+        .env("FOIL_CPU", "portable");
+    fails(
+        &command.output().unwrap(),
+        2,
+        &["--fast", "FOIL_CPU=portable"],
+    );
+}
