@@ -7,6 +7,7 @@
 //! [generation]                        # see `foil generate`; every key may be left out
 //! steps = "200"
 //! skip = 100
+//! sampler = "ddpm"                    # or { ddim = { eta = 0.0 } }
 //! scale = 0.1
 //! distance = "l1:0.15"
 //! cone = 30.0
@@ -37,7 +38,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::{Result, StudyError};
-use crate::diffusion::ConeRule;
+use crate::diffusion::{ConeRule, Sampler};
 use crate::glyphs::CHARACTERS;
 use crate::score::Protocol;
 use crate::tensor::Kept;
@@ -89,6 +90,9 @@ pub struct Config {
 pub struct Generation {
     pub steps: String,
     pub skip: usize,
+    /// `"ddpm"`, or `{ ddim = { eta = 0.0 } }`.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub sampler: Sampler,
     pub scale: f64,
     pub distance: String,
     pub cone: f64,
@@ -114,6 +118,7 @@ impl Default for Generation {
         Self {
             steps: "200".into(),
             skip: 100,
+            sampler: Sampler::Ddpm,
             scale: 0.1,
             distance: "l1:0.15".into(),
             cone: 30.0,
@@ -125,6 +130,11 @@ impl Default for Generation {
             precision: None,
         }
     }
+}
+
+/// Studies of the ancestral chain are those of versions that knew no other.
+fn is_usual(sampler: &Sampler) -> bool {
+    *sampler == Sampler::Ddpm
 }
 
 /// What is done without x0-prediction.
@@ -431,6 +441,13 @@ impl Config {
             && g.cone < 90.0
             && (0.0..=1e6).contains(&g.scale)
             && (1..=4096).contains(&g.batch);
+        if let Sampler::Ddim { eta } = g.sampler
+            && !(0.0..=1.0).contains(&eta)
+        {
+            return Err(format!(
+                "generation: sampler: eta is {eta}, expected a share from 0 to 1"
+            ));
+        }
         if !sound {
             return Err(
                 "generation: expected a cone between 0 and 90 degrees, a scale from 0 to 1e6, a batch from 1 to 4096"

@@ -239,6 +239,7 @@ impl<'a> Study<'a> {
             }),
             steps: g.steps.clone(),
             skip: g.skip,
+            sampler: g.sampler,
             samples: 1,
             seed: g.seed,
             noise: None,
