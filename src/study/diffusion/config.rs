@@ -44,6 +44,9 @@ use crate::score::Protocol;
 use crate::tensor::Kept;
 use crate::weights::{Card, Registry};
 
+/// Least images that have scores: FID needs a spread.
+pub(super) const LEAST: usize = 2;
+
 /// Most originals of a source.
 const MOST: usize = 100_000;
 
@@ -279,6 +282,20 @@ impl Target {
     }
 }
 
+macro_rules! card {
+    ($name:literal) => {
+        (
+            concat!("cards/", $name, ".toml"),
+            include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/examples/cards/",
+                $name,
+                ".toml"
+            )),
+        )
+    };
+}
+
 /// The configurations that ship with the program, by name.
 pub const SHIPPED: [(&str, &str); 3] = [
     (
@@ -299,6 +316,17 @@ pub const SHIPPED: [(&str, &str); 3] = [
             "/examples/study-small.toml"
         )),
     ),
+];
+
+/// The cards that `study.toml` names, for the program cannot know where the weights are.
+pub const CARDS: [(&str, &str); 7] = [
+    card!("guided_diffusion_256_uncond"),
+    card!("madry_resnet50"),
+    card!("alexnet"),
+    card!("convnext_large"),
+    card!("swin_b"),
+    card!("resnet50_features"),
+    card!("random_alexnet"),
 ];
 
 impl Config {
@@ -455,7 +483,7 @@ impl Config {
             );
         }
         match self.originals.per_source {
-            2..=MOST => Ok(()),
+            LEAST..=MOST => Ok(()),
             found => Err(format!(
                 "originals: per_source is {found}, expected 2 (FID needs a spread) to {MOST}"
             )),
@@ -485,6 +513,33 @@ mod tests {
         for name in ["study-glyphs.toml", "study-small.toml"] {
             let glyphs = read(name);
             assert_eq!((glyphs.classifiers.len(), glyphs.setups.len()), (5, 4));
+        }
+    }
+
+    /// 256 x 256 pixels from −1 to 1, as the study fed all of them.
+    #[test]
+    fn the_study_of_the_paper_has_a_card_for_every_network() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/study.toml");
+        let paper = Config::read(Path::new(file)).unwrap();
+        let registry = Registry::open().unwrap();
+        let mut named = Vec::new();
+        for name in crate::study::diffusion::check::networks(&paper) {
+            let card = paper.card(&registry, name).unwrap();
+            let p = &card.preprocessing;
+            assert_eq!(
+                p.passes([256, 256]).unwrap(),
+                [],
+                "{name} takes images as they are"
+            );
+            for c in 0..3 {
+                let ends = [0.0, 255.0].map(|v| (v * p.scale - p.mean[c]) / p.std[c]);
+                let off = (ends[0] + 1.0).abs().max((ends[1] - 1.0).abs());
+                assert!(off < 1e-5, "{name}: {ends:?}");
+            }
+            named.push(name);
+        }
+        for (card, _) in CARDS {
+            assert!(named.contains(&card), "{card}");
         }
     }
 
