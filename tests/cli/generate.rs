@@ -478,8 +478,8 @@ fn a_budget_of_memory_sets_the_batch_and_changes_no_byte() {
     let (most, one) = batch(&ample);
     assert_eq!(most, 3, "all of them");
     assert_eq!(made(at, "ample"), made(at, "plain"));
-    // A little more than one image takes.
-    let little = format!("{}MB", one + 1.0);
+    // More than one image takes, and less than three: each of them takes several megabytes.
+    let little = format!("{}MB", one + 4.0);
     let little = run("little", &["--memory", &little]);
     assert!(batch(&little).0 < most, "{little:?}");
     assert_eq!(made(at, "little"), made(at, "plain"));
