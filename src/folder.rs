@@ -13,6 +13,9 @@ use serde::de::DeserializeOwned;
 
 pub use lock::{Lock, is_filled};
 
+/// Ends the names of files that are not whole yet.
+const PART: &str = ".foil-part";
+
 /// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
@@ -167,7 +170,7 @@ pub fn remove(path: &Path) -> Result<(), FolderError> {
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let process = std::process::id();
-    let part = path.with_file_name(format!(".{name}.{process}.foil-part"));
+    let part = path.with_file_name(format!(".{name}.{process}{PART}"));
     fs::write(&part, bytes)
         .and_then(|()| fs::rename(&part, path))
         .map_err(fail(path))

@@ -5,7 +5,7 @@ use image::RgbImage;
 
 use super::originals::Original;
 use super::{CLASSIFIER, Demo, DemoError};
-use crate::diffusion::{Cone, Guidance};
+use crate::diffusion::{Cone, Guidance, Sampler};
 use crate::explain::diffusion::{self, Batch, Cards, Made, Method, Plan, Progress, Task, Watch};
 use crate::score;
 use crate::tensor::candle::Candle;
@@ -56,6 +56,7 @@ pub(super) fn make(
         }),
         steps: STEPS.to_string(),
         skip: STEPS / 2,
+        sampler: Sampler::default(),
         samples: 1,
         seed: demo.seed,
         noise: None,

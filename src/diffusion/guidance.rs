@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::cone::{Cone, length, normalise};
 use super::error::{DiffusionError, Result};
 use super::guide::{Denoiser, Guide};
-use super::process::{clean_weights, drawn, moments};
+use super::process::{clean_weights, ddim, drawn, moments, noise_between, without_noise};
 use super::schedule::Schedule;
 use super::tape::{candle_error, download, gradient, rows, upload, variable};
 use crate::tensor::Array;
@@ -51,6 +51,18 @@ pub enum Strength {
     Noise,
     /// The gradient as it is (Dhariwal & Nichol 2021); in a cone, a direction with the length of the explained classifier's.
     Plain,
+}
+
+/// How a step draws the images one step earlier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sampler {
+    /// The ancestral chain: fresh noise in every step; guidance moves the mean.
+    #[default]
+    Ddpm,
+    /// DDIM (Song et al. 2021), with `eta` times the noise of the ancestral chain. Guidance bends the predicted noise
+    /// (Dhariwal & Nichol 2021, algorithm 2): `noise − √(1 − alpha) · strength · (scale · direction − weight · distance)`.
+    Ddim { eta: f64 },
 }
 
 /// The pull towards the original image.
@@ -109,7 +121,7 @@ pub struct Noisy<'a> {
 pub struct Guided {
     /// The images one step earlier.
     pub images: Array,
-    /// Clean images as the UNet predicts them.
+    /// Clean images as the UNet predicts them; with DDIM, where guidance has bent the noise, by that noise.
     pub clean: Array,
     /// Mean with and without guidance.
     pub mean: Array,
@@ -139,6 +151,7 @@ pub struct Guider<'a> {
     /// The one whose gradient is brought into the cone; the explained one itself if there is none.
     pub robust: Option<&'a dyn Guide>,
     pub guidance: Guidance,
+    pub sampler: Sampler,
 }
 
 /// One factor per image, to be multiplied with activations.
@@ -226,6 +239,7 @@ impl Guider<'_> {
         let len = at.images.len() / n.max(1);
         let row = |a: &Array, i: usize| a.data[i * len..(i + 1) * len].to_vec();
         let mut guidance = Array::zeros(at.images.shape.clone());
+        let mut strengths = vec![0.0f32; n];
         let mut mean = found.mean.clone();
         let (mut angles, mut without) = (vec![None; n], vec![false; n]);
         let mut without_robust = vec![false; n];
@@ -278,13 +292,31 @@ impl Guider<'_> {
                 }
                 Strength::Plain => 1.0,
             } as f32;
+            strengths[i] = strength;
             for (k, push) in to.iter().enumerate() {
                 mean.data[i * len + k] += found.variance.data[i * len + k] * strength * push;
             }
         }
+        let (images, clean) = match self.sampler {
+            Sampler::Ddpm => (
+                drawn(&mean, &found.log_variance, at.fresh, at.indices),
+                found.clean,
+            ),
+            Sampler::Ddim { eta } => {
+                let mut noise = noise_between(self.schedule, at.images, &found.clean, at.indices);
+                for (k, noise) in noise.data.iter_mut().enumerate() {
+                    let i = k / len;
+                    let spread = (1.0 - self.schedule.alphas[at.indices[i]]).sqrt() as f32;
+                    *noise -= spread * strengths[i] * guidance.data[k];
+                }
+                let clean = without_noise(self.schedule, at.images, &noise, at.indices);
+                let images = ddim(self.schedule, at.images, &clean, at.fresh, at.indices, eta);
+                (images, clean)
+            }
+        };
         Ok(Guided {
-            images: drawn(&mean, &found.log_variance, at.fresh, at.indices),
-            clean: found.clean,
+            images,
+            clean,
             mean,
             unguided_mean: found.mean,
             variance: found.variance,

@@ -19,7 +19,7 @@ pub use chain::{Chained, Given, Noise, Seeded};
 pub use cone::{Cone, ConeRule, Projected, length, normalise};
 pub use dime::{Attempt, Dime, DimeSettings, DimeStep, Features, Loss, in_pixels};
 pub use error::DiffusionError;
-pub use guidance::{Distance, Guidance, Guided, Guider, Noisy, Strength, X0, pull};
+pub use guidance::{Distance, Guidance, Guided, Guider, Noisy, Sampler, Strength, X0, pull};
 pub use guide::{Clean, Denoiser, Fitting, Guide, NoiseAware, Unconditional, called};
 pub use process::{
     Moments, ddim, drawn, moments, noise_between, noised, posterior_mean, variational_bound,

@@ -16,9 +16,12 @@ pub struct Lock {
 /// Names of the files of locks.
 const PREFIX: &str = ".foil-lock";
 
-/// Whether a folder holds something besides locks of runs that are or were in it.
+/// Whether a folder holds something besides locks of runs that are or were in it, and files that are being written.
 pub fn is_filled(folder: &Path) -> bool {
-    let other = |name: &std::ffi::OsStr| !name.to_string_lossy().starts_with(PREFIX);
+    let other = |name: &std::ffi::OsStr| {
+        let name = name.to_string_lossy();
+        !name.starts_with(PREFIX) && !(name.starts_with('.') && name.ends_with(super::PART))
+    };
     fs::read_dir(folder).is_ok_and(|mut entries| {
         entries.any(|entry| entry.is_ok_and(|entry| other(&entry.file_name())))
     })
@@ -152,6 +155,7 @@ mod tests {
     fn a_file_that_nobody_holds_keeps_nobody_out() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join(PREFIX), "").unwrap();
+        fs::write(root.path().join(".study.json.7.foil-part"), "").unwrap();
         assert!(!is_filled(root.path()));
         drop(take(root.path(), None).unwrap());
         assert!(root.path().exists() && !root.path().join(PREFIX).exists());

@@ -451,11 +451,39 @@ fn dime_draws_clean_images_and_tries_scales() {
 fn a_budget_of_memory_sets_the_batch_and_changes_no_byte() {
     let folder = letters();
     let at = folder.path();
-    let run = |out: &str, more: &[&str]| generate(at, out, &[&ODD[..], more].concat());
-    assert!(run("plain", &[]).status.success());
-    assert!(run("ample", &["--memory", "4GB"]).status.success());
+    // On one thread, where the memory of a batch does not hang on who of them comes when.
+    let run = |out: &str, more: &[&str]| {
+        let alone = ["--threads", "1"];
+        foil(at)
+            .args(["generate", "--steps", "4", "--originals"])
+            .arg(at.join("letters/images"))
+            .arg("--out")
+            .arg(at.join(out))
+            .args([&ODD[..], &alone, more].concat())
+            .output()
+            .unwrap()
+    };
+    /// What is said of the batch: images, and the memory of one.
+    fn batch(output: &Output) -> (usize, f64) {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let line = said.lines().find_map(|l| l.strip_prefix("batches of "));
+        let (images, rest) = line.and_then(|l| l.split_once(':')).expect("a note");
+        let one = rest.split(' ').rev().nth(1).unwrap();
+        (images.parse().unwrap(), one.parse().unwrap())
+    }
+    let plain = run("plain", &[]);
+    assert!(plain.status.success());
+    let ample = run("ample", &["--memory", "4GB"]);
+    let (most, one) = batch(&ample);
+    assert_eq!(most, 3, "all of them");
     assert_eq!(made(at, "ample"), made(at, "plain"));
-    fails(&run("little", &["--memory", "1MB"]), 1, &["1 MB", "takes"]);
+    // More than one image takes, and less than three: each of them takes several megabytes.
+    let little = format!("{}MB", one + 4.0);
+    let little = run("little", &["--memory", &little]);
+    assert!(batch(&little).0 < most, "{little:?}");
+    assert_eq!(made(at, "little"), made(at, "plain"));
+    fails(&run("none", &["--memory", "1MB"]), 1, &["1 MB", "takes"]);
 }
 
 #[test]
@@ -655,6 +683,162 @@ fn a_refused_resumption_leaves_the_list_as_it_is() {
     assert_eq!(std::fs::read(&path).unwrap(), list);
 }
 
+/// A card of a network that ships, with other words in it, beside its weights.
+fn other_card(at: &Path, name: &str, from: &str, to: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("weights/glyphs");
+    let card = std::fs::read_to_string(root.join(format!("{name}.toml"))).unwrap();
+    let other = card.replacen(from, to, 1);
+    assert_ne!(card, other);
+    let path = at.join(format!("{name}.toml"));
+    std::fs::write(&path, other).unwrap();
+    let weights = format!("{name}.safetensors");
+    std::fs::copy(root.join(&weights), at.join(weights)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A classifier that looks at a piece of a larger image: guidance and scores have to show it the same.
+#[test]
+fn guidance_shows_a_classifier_what_scores_show_it() {
+    let folder = letters();
+    let at = folder.path();
+    let resize = "resize = { size = [32, 32] }\ncrop = \"none\"";
+    let piece = "resize = { size = 44, filter = \"bicubic\" }\ncrop = 32";
+    let card = other_card(at, "glyph_resnet18", resize, piece);
+    let more = ["--target", "odd", "--classifier", &card];
+    let output = generate(at, "made", &more);
+    assert!(output.status.success(), "{output:?}");
+    let score = foil(at)
+        .args([
+            "score",
+            "--quiet",
+            "--metrics",
+            "validity",
+            "--classifier",
+            &card,
+        ])
+        .arg("--manifest")
+        .arg(at.join("made/manifest.csv"))
+        .arg("--out")
+        .arg(at.join("scores"))
+        .output()
+        .unwrap();
+    assert!(score.status.success(), "{score:?}");
+    let mut reader = csv::Reader::from_path(at.join("scores/pairs.csv")).unwrap();
+    let header = reader.headers().unwrap().clone();
+    let column = |name: &str| header.iter().position(|h| h == name).unwrap();
+    let (pair, confidence) = (column("counterfactual"), column("target_probability"));
+    let mut seen = 0;
+    for row in reader.records().map(Result::unwrap) {
+        let stem = Path::new(&row[pair]).file_stem().unwrap().to_owned();
+        let record = at.join("made").join(stem).with_extension("json");
+        let record: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
+        let guided = record["target_probability"].as_f64().unwrap();
+        let scored: f64 = row[confidence].parse().unwrap();
+        // Scores round the resized image to whole grey levels.
+        assert!((guided - scored).abs() < 0.02, "{guided} {scored}");
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+    // More than the image has.
+    let crop = "resize = \"none\"\ncrop = 40";
+    let card = other_card(at, "glyph_resnet18", resize, crop);
+    let large = generate(at, "out", &["--target", "odd", "--classifier", &card]);
+    fails(&large, 1, &["[preprocessing]", "32x32", "40"]);
+}
+
+#[test]
+fn a_denoiser_has_to_say_what_it_draws() {
+    let folder = letters();
+    let at = folder.path();
+    let resize = "resize = { size = [32, 32] }\ncrop = \"none\"\n";
+    for (to, found) in [
+        ("", "says nothing of sizes"),
+        ("resize = \"none\"\ncrop = \"none\"\n", "resize \"none\""),
+        (
+            "resize = { size = [32, 40] }\ncrop = \"none\"\n",
+            "[32, 40]",
+        ),
+        ("resize = { size = 48 }\ncrop = 32\n", "shorter side of 48"),
+    ] {
+        let card = other_card(at, "glyph_ddpm", resize, to);
+        let output = generate(at, "out", &[&ODD[..], &["--unet", &card]].concat());
+        fails(&output, 1, &["square size", found, "[preprocessing]"]);
+        assert!(!at.join("out").exists());
+    }
+    let same = other_card(
+        at,
+        "glyph_ddpm",
+        resize,
+        "resize = { size = 32 }\ncrop = 32\n",
+    );
+    let output = generate(at, "out", &[&ODD[..], &["--unet", &same]].concat());
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Without noise of their own the steps of DDIM are those of the start alone.
+#[test]
+fn ddim_is_a_sampler_of_its_own() {
+    let folder = letters();
+    let at = folder.path();
+    let run = |out: &str, more: &[&str]| {
+        let output = generate(at, out, &[&ODD[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        made(at, out)
+    };
+    let plain = run("plain", &[]);
+    assert_eq!(run("ddpm", &["--sampler", "ddpm"]), plain);
+    let ddim = run("ddim", &["--sampler", "ddim"]);
+    let noisy = run("noisy", &["--sampler", "ddim", "--eta", "1"]);
+    assert!(ddim != plain && noisy != ddim && noisy != plain);
+    let record: serde_json::Value = serde_json::from_slice(&ddim[0].1).unwrap();
+    assert_eq!(record["settings"]["sampler"]["ddim"]["eta"], 0.0);
+    // Noise of the steps is not used, but for that of the start.
+    let noise = |later: f32| {
+        let mut dict = foil::tensor::StateDict::new();
+        let each = 3 * 32 * 32;
+        let wave = |i: usize| ((i * 7919 % 1009) as f32 - 504.0) / 300.0;
+        let data = (0..3 * each).map(|i| if i < each { wave(i) } else { later });
+        let data = data.collect();
+        let shape = vec![3, 3, 32, 32];
+        dict.insert("noise", foil::tensor::Array { shape, data });
+        let path = at.join(format!("noise{later}.safetensors"));
+        foil::weights::formats::write_safetensors(&dict, &path, &Default::default()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let image = |out: &str, more: &[&str]| {
+        run(out, more);
+        std::fs::read(at.join(out).join("000001.png")).unwrap()
+    };
+    let [zero, one] = [0.0, 1.0].map(noise);
+    let ddim = |out: &str, noise: &str| image(out, &["--sampler", "ddim", "--noise", noise]);
+    assert_eq!(ddim("ddim-zero", &zero), ddim("ddim-one", &one));
+    let ddpm = |out: &str, noise: &str| image(out, &["--noise", noise]);
+    assert_ne!(ddpm("ddpm-zero", &zero), ddpm("ddpm-one", &one));
+    // Guidance acts.
+    assert_ne!(
+        run("unguided", &["--sampler", "ddim", "--scale", "0"])[1],
+        made(at, "ddim")[1]
+    );
+
+    let resumed = generate(at, "ddim", &[&ODD[..], &["--resume"]].concat());
+    fails(&resumed, 1, &["other settings"]);
+    for (more, words) in [
+        (&["--eta", "0.5"][..], &["--eta", "--sampler ddim"][..]),
+        (&["--sampler", "ddim", "--eta", "2"], &["--eta 2", "0 to 1"]),
+        (
+            &["--sampler", "ddim", "--method", "dime"],
+            &["--sampler ddim", "DiME"],
+        ),
+        (
+            &["--sampler", "ddpm", "--method", "gb"],
+            &["--sampler", "gb"],
+        ),
+    ] {
+        fails(&generate(at, "out", &[&ODD[..], more].concat()), 2, words);
+    }
+}
+
 /// A lock that the test holds stands for another process.
 #[test]
 fn a_folder_has_one_run_at_a_time_and_a_killed_one_blocks_nobody() {
@@ -677,23 +861,33 @@ fn a_folder_has_one_run_at_a_time_and_a_killed_one_blocks_nobody() {
     assert!(shard("2/3").status.success() && shard("3/3").status.success());
     assert!(!lock.exists() && at.join("out/manifest.csv").exists());
 
-    let mut child = foil(at)
-        .args(["generate", "--quiet", "--steps", "60", "--originals"])
-        .arg(at.join("letters/images"))
-        .args(["--target", "odd", "--out"])
-        .arg(at.join("killed"))
-        .spawn()
-        .unwrap();
+    // Killed when its first image is there.
+    let long = |out: &str| {
+        let mut command = foil(at);
+        command
+            .args(["generate", "--quiet", "--steps", "60", "--batch", "1"])
+            .args(["--target", "odd", "--resume", "--originals"])
+            .arg(at.join("letters/images"))
+            .arg("--out")
+            .arg(at.join(out));
+        command
+    };
+    let mut child = long("killed").spawn().unwrap();
     let begun = std::time::Instant::now();
-    while !at.join("killed/.foil-lock").exists() && begun.elapsed().as_secs() < 600 {
+    while !at.join("killed/000000.png").exists() && begun.elapsed().as_secs() < 600 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(at.join("killed/.foil-lock").exists());
-    let resumed = generate(at, "killed", &[&ODD[..], &["--resume"]].concat());
+    let first = std::fs::metadata(at.join("killed/000000.png")).unwrap();
+    assert!(!at.join("killed/000002.png").exists(), "work is left");
+    let resumed = long("killed").output().unwrap();
     assert!(resumed.status.success(), "{resumed:?}");
-    assert_eq!(made(at, "killed"), made(at, "out"));
+    let kept = std::fs::metadata(at.join("killed/000000.png")).unwrap();
+    assert_eq!(first.modified().unwrap(), kept.modified().unwrap());
+    assert!(long("whole").output().unwrap().status.success());
+    assert_eq!(made(at, "killed"), made(at, "whole"));
 }
 
 #[test]

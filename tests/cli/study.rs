@@ -116,10 +116,22 @@ fn parts_and_an_interruption_give_the_bytes_of_one_run() {
     assert_eq!(raw.lines().count(), 25);
 
     for part in ["1/3", "2/3", "3/3"] {
-        let words = said(&study(at, "parts", &["--shard", part, "--resume"]));
+        let words = said(&study(at, "parts", &["--shard", part]));
         assert_eq!(words.contains("Table 2"), part == "3/3", "{words}");
     }
     same(&files(&at.join("parts")), &whole);
+
+    // At once, in a folder that is not there yet.
+    let together = ["1/2", "2/2"].map(|part| {
+        let mut command = command(at, "together", &["--shard", part]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    for part in together {
+        let output = part.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    same(&files(&at.join("together")), &whole);
 
     // Killed when the first images are there.
     let mut child = command(at, "killed", &[])
@@ -163,8 +175,19 @@ fn parts_and_an_interruption_give_the_bytes_of_one_run() {
         "{again}\n{tables}"
     );
 
-    // Another study, or files without --resume.
+    // Another study, or files without --resume; files of others for a part, too.
     fails(&study(at, "whole", &[]), 2, &["--out"]);
+    std::fs::create_dir(at.join("mine")).unwrap();
+    std::fs::write(at.join("mine/notes.txt"), "").unwrap();
+    fails(&study(at, "mine", &["--shard", "1/2"]), 2, &["--out"]);
+    // A lock that the test holds stands for another process.
+    let lock = std::fs::File::create(at.join("whole/.foil-lock")).unwrap();
+    lock.try_lock().unwrap();
+    for more in [&["--resume"][..], &["--shard", "1/2"]] {
+        let refused = study(at, "whole", more);
+        fails(&refused, 1, &["another `foil study", "--out"]);
+    }
+    drop(lock);
     let other = TINY.replace("skip = 2", "skip = 3");
     std::fs::write(at.join("other.toml"), other).unwrap();
     let mixed = foil(at)
@@ -300,6 +323,127 @@ fn rows_of_changed_cards_are_not_mixed_in() {
     }
     said(&run(&["--resume"]));
     same(&files(&at.join("out")), &whole);
+}
+
+/// A card of a network that ships, with other words in it, beside its weights.
+fn other_card(at: &Path, name: &str, from: &str, to: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("weights/glyphs");
+    let card = std::fs::read_to_string(root.join(format!("{name}.toml"))).unwrap();
+    let other = card.replacen(from, to, 1);
+    assert_ne!(card, other);
+    std::fs::write(at.join(format!("{name}.toml")), other).unwrap();
+    let weights = format!("{name}.safetensors");
+    std::fs::copy(root.join(&weights), at.join(weights)).unwrap();
+}
+
+fn run_text(at: &Path, out: &str, text: &str, more: &[&str]) -> Output {
+    let file = at.join(format!("{out}.toml"));
+    std::fs::write(&file, text).unwrap();
+    foil(at)
+        .args(["study", "diffusion", "--quiet", "--config"])
+        .arg(file)
+        .arg("--out")
+        .arg(at.join(out))
+        .args(more)
+        .output()
+        .unwrap()
+}
+
+/// Every network is opened before the first image is made, not when its turn comes.
+#[test]
+fn networks_that_cannot_be_run_are_met_before_the_folder_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let noise = "schedule = \"cosine\"";
+    other_card(at, "glyph_noise_aware", noise, "schedule = \"linear\"");
+    other_card(at, "glyph_cnn", "plain_cnn", "resnet18");
+    other_card(at, "glyph_oracle_cnn", "plain_cnn", "resnet18");
+    let resize = "resize = { size = [32, 32] }\ncrop = \"none\"";
+    let large = "resize = \"none\"\ncrop = 40";
+    other_card(at, "glyph_robust", resize, large);
+    let grey = format!("{resize}\nchannels = \"grey\"");
+    other_card(at, "glyph_resnet18", resize, &grey);
+    let [random, judge] = ["random", "glyph_oracle_cnn"].map(|n| format!("card = \"{n}\""));
+    for (from, to, word) in [
+        (&random[..], "glyph_noise_aware", "schedule"),
+        (&random, "glyph_resnet18", "grey"),
+        (&random, "glyph_cnn", "glyph_cnn.toml"),
+        (&judge, "glyph_oracle_cnn", "glyph_oracle_cnn.toml"),
+        (
+            "robust = \"glyph_robust\"",
+            "glyph_robust",
+            "[preprocessing]",
+        ),
+    ] {
+        let (key, _) = from.split_once(' ').unwrap();
+        let wrong = TINY.replace(from, &format!("{key} = \"{to}.toml\""));
+        assert_ne!(wrong, TINY);
+        fails(&run_text(at, "out", &wrong, &[]), 1, &[word]);
+        assert!(!at.join("out").exists(), "{to}");
+    }
+}
+
+/// A push without measure leaves the range of numbers, for some images: which ones depends on the processor.
+#[test]
+fn images_without_numbers_stop_no_study() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let wild = TINY
+        .replace(
+            "steps = \"4\"\nskip = 2",
+            "steps = \"20\"\nskip = 0\nscale = 1e6",
+        )
+        .replace("per_source = 2", "per_source = 3")
+        .replace(
+            "[originals]",
+            "[[setup]]\ncone_projection = false\nxzero_prediction = true\n[originals]",
+        );
+    let output = run_text(at, "out", &wild, &[]);
+    fails(&output, 1, &["numbers that are none", "generation.scale"]);
+    let made = files(&at.join("out"));
+    let rows: Vec<&String> = made.keys().filter(|n| n.starts_with("rows/")).collect();
+    // The last run is made, whatever the first one lost.
+    assert!(
+        rows.iter().any(|n| n.starts_with("rows/random/")),
+        "{rows:?}"
+    );
+    for name in &rows {
+        let row: serde_json::Value = serde_json::from_slice(&made[*name]).unwrap();
+        let lost = row["lost"].as_object().map_or(0, |lost| lost.len());
+        let images = row["values"]["images"].as_f64().unwrap();
+        assert_eq!(images + lost as f64, 3.0, "{row}");
+        let verdicts = row["verdicts"].as_object().unwrap();
+        assert_eq!(verdicts.len() + lost, 3, "{row}");
+    }
+    // 2 classifiers, 1 setup, 3 groups.
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.matches("no row").count(), 6 - rows.len(), "{said}");
+    let again = run_text(at, "out", &wild, &["--resume"]);
+    fails(&again, 1, &["numbers that are none"]);
+    assert_eq!(again.stderr, output.stderr);
+    same(&files(&at.join("out")), &made);
+}
+
+#[test]
+fn ddim_is_a_sampler_of_a_study() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let one = TINY.replace(
+        "[originals]",
+        "[[setup]]\ncone_projection = true\nxzero_prediction = true\n[originals]",
+    );
+    let ddim = one.replace("skip = 2", "skip = 2\nsampler = { ddim = { eta = 0.0 } }");
+    said(&run_text(at, "ddpm", &one, &[]));
+    said(&run_text(at, "ddim", &ddim, &[]));
+    let image = "images/plain/cone_x0/i_to_odd/000.png";
+    let image = |out: &str| std::fs::read(at.join(out).join(image)).unwrap();
+    assert_ne!(image("ddpm"), image("ddim"));
+    let wrong = ddim.replace("eta = 0.0", "eta = 2.0");
+    fails(
+        &run_text(at, "wrong", &wrong, &[]),
+        2,
+        &["eta is 2", "0 to 1"],
+    );
 }
 
 #[test]

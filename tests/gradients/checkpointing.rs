@@ -1,8 +1,8 @@
 //! Gradient checkpointing: the same gradients to the bit, from the inputs of blocks alone.
 
 use foil::diffusion::{
-    Betas, Clean, Cone, ConeRule, Distance, Fitting, Guidance, Guided, Guider, Noisy, Schedule,
-    Strength, Unconditional, X0, spaced,
+    Betas, Clean, Cone, ConeRule, Distance, Fitting, Guidance, Guided, Guider, Noisy, Sampler,
+    Schedule, Strength, Unconditional, X0, spaced,
 };
 use foil::nets::{Architecture, Unet, UnetConfig, UnetEncoderConfig, build};
 use foil::tensor::candle::{Candle, Differentiable, Tensor};
@@ -152,6 +152,7 @@ fn a_guided_step_with_checkpointing_has_the_same_bits() {
                 strength: Strength::Mean,
                 clip: false,
             },
+            sampler: Sampler::Ddpm,
         };
         guider
             .step(Noisy {

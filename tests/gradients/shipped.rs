@@ -1,7 +1,8 @@
 //! The shipped networks of the glyph world, opened as `foil generate` opens them, on both kinds of devices with gradients.
 
 use foil::diffusion::{
-    Betas, Cone, ConeRule, Distance, Guidance, Guider, Schedule, Seeded, Strength, X0, spaced,
+    Betas, Cone, ConeRule, Distance, Guidance, Guider, Sampler, Schedule, Seeded, Strength, X0,
+    spaced,
 };
 use foil::explain::diffusion::{
     Batch, Cards, Made, Method, Networks, Plan, Progress, Task, Watch, run,
@@ -53,6 +54,7 @@ fn a_generation_runs_on_a_thread_of_a_pool() {
         method: Method::Guided(Guidance::default()),
         steps: "4".into(),
         skip: 2,
+        sampler: Sampler::default(),
         samples: 1,
         seed: 0,
         noise: None,
@@ -120,6 +122,7 @@ fn both_devices_draw_the_same_images() {
                 strength: Strength::Mean,
                 clip: false,
             },
+            sampler: Sampler::Ddpm,
         };
         let noise = Seeded {
             seed: 3,

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::usage;
-use crate::diffusion::{Cone, ConeRule, Distance, Guidance, Strength, X0};
+use crate::diffusion::{Cone, ConeRule, Distance, Guidance, Sampler, Strength, X0};
 use crate::explain::diffusion::{Dime, LARGEST_WEIGHT as LARGEST, Method, parse_distance};
 
 #[derive(Args)]
@@ -37,6 +37,13 @@ pub struct GuidanceArgs {
     /// Of dime: features that shall stay, alex (inside the program) or vgg, with a weight, or off (default: alex:30)
     #[arg(long, value_name = "NET[:WEIGHT]|off")]
     perceptual: Option<String>,
+    /// How a step draws the next image: with fresh noise (ddpm, the default), or by DDIM, for few steps. `--steps ddim20` only
+    /// spaces the steps as DDIM does; part of every record. Not of dime
+    #[arg(long, value_enum)]
+    sampler: Option<SamplerArg>,
+    /// Of --sampler ddim: share of the noise of ddpm, from 0 (none, the default) to 1
+    #[arg(long, value_name = "SHARE")]
+    eta: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,6 +67,12 @@ enum X0Arg {
     Off,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SamplerArg {
+    Ddpm,
+    Ddim,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum RuleArg {
     Projection,
@@ -77,6 +90,8 @@ impl GuidanceArgs {
             ("--scale", !self.scale.is_empty()),
             ("--distance", self.distance.is_some()),
             ("--perceptual", self.perceptual.is_some()),
+            ("--sampler", self.sampler.is_some()),
+            ("--eta", self.eta.is_some()),
         ];
         options.iter().find(|o| o.1).map(|o| o.0)
     }
@@ -85,7 +100,22 @@ impl GuidanceArgs {
         self.method == MethodArg::Dime
     }
 
+    pub fn sampler(&self) -> anyhow::Result<Sampler> {
+        match (self.sampler, self.eta) {
+            (None | Some(SamplerArg::Ddpm), None) => Ok(Sampler::Ddpm),
+            (Some(SamplerArg::Ddim), eta) => {
+                let eta = eta.unwrap_or(0.0);
+                if !(0.0..=1.0).contains(&eta) {
+                    return Err(usage(format!("--eta {eta}: expected a share from 0 to 1")));
+                }
+                Ok(Sampler::Ddim { eta })
+            }
+            _ => Err(usage("--eta: only --sampler ddim has it")),
+        }
+    }
+
     pub fn method(&self) -> anyhow::Result<Method> {
+        self.sampler()?;
         if let Some(wrong) = { self.scale.iter() }.find(|s| !(0.0..=LARGEST).contains(*s)) {
             let why = format!("--scale {wrong}: expected a number from 0 to {LARGEST}");
             return Err(usage(why));
@@ -103,6 +133,11 @@ impl GuidanceArgs {
             ("--cone", self.cone.is_some()),
             ("--cone-rule", self.cone_rule.is_some()),
         ];
+        if self.sampler()? != Sampler::Ddpm {
+            return Err(usage(
+                "--sampler ddim: DiME's nested chains draw with fresh noise; leave --sampler out",
+            ));
+        }
         if let Some((option, _)) = foreign.iter().find(|(_, given)| *given) {
             return Err(usage(format!(
                 "{option}: DiME asks one classifier about clean images that it draws; leave {option} out"

@@ -240,6 +240,7 @@ impl GenerateArgs {
             method,
             steps: self.steps.clone(),
             skip: self.skip.unwrap_or(usual),
+            sampler: self.guidance.sampler()?,
             samples: usize::from(self.samples),
             seed: self.seed,
             noise: { self.noise.as_deref() }
@@ -319,6 +320,9 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
         diffusion::found(&plan, &networks, &tasks, &args.out)?;
     }
     let ready = diffusion::prepare(&plan, &networks, &own, &args.out)?;
+    if let Some(note) = ready.batch_note().filter(|_| !args.quiet) {
+        say(&note);
+    }
     let mut screen = Screen {
         pace: Pace::new(args.quiet),
         quiet: args.quiet,

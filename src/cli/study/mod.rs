@@ -12,7 +12,9 @@ use super::pace::Pace;
 use super::progress::Bar;
 use super::{UsageError, print, say};
 use crate::explain::diffusion::Progress;
-use crate::study::diffusion::{Config, GALLERY, Listener, RAW, SHIPPED, Study, StudyError, TABLES};
+use crate::study::diffusion::{
+    CARDS, Config, GALLERY, Listener, RAW, SHIPPED, Study, StudyError, TABLES,
+};
 use crate::tensor::Device;
 use crate::weights::Registry;
 
@@ -37,7 +39,7 @@ struct DiffusionArgs {
     /// study-small.toml (a small one), which the program holds
     #[arg(long, value_name = "FILE", required_unless_present = "print_config")]
     config: Option<PathBuf>,
-    /// Print a configuration that the program holds, to start from, and stop
+    /// Print a configuration that the program holds, or a card that study.toml names (cards/NAME.toml), to start from, and stop
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     print_config: Option<String>,
     /// Folder for images, rows, raw.csv, tables.txt and gallery.png (default: the configuration's name)
@@ -46,9 +48,10 @@ struct DiffusionArgs {
     /// Keep what an earlier call made in --out, and make the rest
     #[arg(long)]
     resume: bool,
-    /// Do the i-th of n parts only; the last one to finish in a shared folder makes the tables
-    #[arg(long, value_name = "I/N", value_parser = shard, default_value = "1/1")]
-    shard: (usize, usize),
+    /// Do the i-th of n parts only, in a folder that all parts share, one after the other or at once; the last one to finish makes
+    /// the tables
+    #[arg(long, value_name = "I/N", value_parser = shard)]
+    shard: Option<(usize, usize)>,
     /// Device: cpu, or cuda or cuda:N in a program built with --features cuda; auto takes the GPU if it can
     #[arg(long, value_name = "D", default_value = "auto")]
     device: Device,
@@ -63,9 +66,11 @@ pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
         What::Quantitative(args) => return quantitative::run(args),
     };
     if let Some(name) = &args.print_config {
-        let found = SHIPPED.iter().find(|(known, _)| known == name);
+        let all = || SHIPPED.iter().chain(&CARDS);
+        let found = all().find(|(known, _)| known == name);
         let (_, text) = found.ok_or_else(|| {
-            let known = SHIPPED.map(|(name, _)| name).join(", ");
+            let known: Vec<&str> = all().map(|(name, _)| *name).collect();
+            let known = known.join(", ");
             UsageError(format!("--print-config {name}: expected one of {known}"))
         })?;
         return print(text);
@@ -78,27 +83,36 @@ pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
     };
     let device = open_device(args.device, args.quiet)?;
     let registry = Registry::open()?;
-    let study = Study::open(&config, &registry, &device, &out, args.resume).map_err(usage)?;
+    let study = Study::open(&config, &registry, &device, &out, args.resume, args.shard);
+    let study = study.map_err(usage)?;
     let mut screen = Screen {
         quiet: args.quiet,
         pace: Pace::new(args.quiet),
         bar: Bar::new(args.quiet),
     };
-    let done = study.run(&registry, args.shard, &mut screen);
+    let done = study.run(&registry, args.shard.unwrap_or((1, 1)), &mut screen);
     screen.pace.finish();
     screen.bar.finish();
     let done = done?;
     let shown = out.display();
-    match done.tables {
+    match &done.tables {
         Some(tables) => print(&format!(
             "{tables}\n{shown}/{RAW} holds the scores of {} groups, {shown}/{TABLES} these tables, {shown}/{GALLERY} \
              pictures\n",
             done.rows
-        )),
+        ))?,
         None => print(&format!(
             "{} of {} groups are there; the tables come with the last of them\n",
             done.rows, done.all_rows
-        )),
+        ))?,
+    }
+    match done.lost[..] {
+        [] => Ok(()),
+        _ => anyhow::bail!(
+            "images have no counterfactual, all others are made; lower generation.scale or the weight of generation.distance for a \
+             study with all of them:\n  {}",
+            done.lost.join("\n  ")
+        ),
     }
 }
 

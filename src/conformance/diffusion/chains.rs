@@ -14,7 +14,7 @@ use super::classifiers::logits;
 use super::evaluated::{ANGLE, guidance_tolerance};
 use super::networks::Networks;
 use super::{close, images, part, per_image, settings};
-use crate::diffusion::{Given, Guidance, Guide, Guided, Guider, Noisy, Schedule, noised};
+use crate::diffusion::{Given, Guidance, Guide, Guided, Guider, Noisy, Sampler, Schedule, noised};
 use crate::tensor::Array;
 use crate::tensor::candle::Differentiable;
 
@@ -73,6 +73,7 @@ pub fn run(
                     cone: guidance.cone.filter(|_| cone),
                     ..guidance
                 },
+                sampler: Sampler::Ddpm,
             };
             let chain = Chain::read(&stored, case, start, tolerance)?;
             chain.described(&node, check)?;

@@ -8,7 +8,7 @@ use super::super::folder::Folder;
 use super::networks::Networks;
 use super::steps::indices;
 use super::{close, images, per_image, settings};
-use crate::diffusion::{Guidance, Guider, Noisy, Strength, X0, ddim, noise_between, without_noise};
+use crate::diffusion::{Guidance, Guider, Noisy, Sampler, Strength, X0};
 use crate::tensor::candle::Differentiable;
 
 const STEP: f64 = 1e-5;
@@ -61,7 +61,7 @@ pub fn run(
         };
         let name = |part: &str| format!("{case}.{part}");
         let fresh = images(&stored, &name("ddpm.noise"), Some(&x))?;
-        let guider = Guider {
+        let guider = |sampler| Guider {
             schedule: &schedule,
             unet: &*unet,
             classifier: &*encoder,
@@ -74,29 +74,25 @@ pub fn run(
                 strength: Strength::Plain,
                 clip,
             },
+            sampler,
         };
-        let found = guider.step(Noisy {
-            images: &x,
-            originals: &x,
-            targets: &targets,
-            indices: &at,
-            fresh: &fresh,
-        });
-        let found = found.of(case)?;
-        // DDIM bends the noise instead of the mean.
-        let mut noise = noise_between(&schedule, &x, &found.clean, &at);
-        let len = x.len() / at.len().max(1);
-        for (k, noise) in noise.data.iter_mut().enumerate() {
-            let spread = (1.0 - schedule.alphas[at[k / len]]).sqrt() as f32;
-            *noise -= spread * found.guidance.data[k];
-        }
-        let clean = without_noise(&schedule, &x, &noise, &at);
-        let next = ddim(&schedule, &x, &clean, &fresh, &at, 0.0);
+        let step = |sampler| {
+            let found = guider(sampler).step(Noisy {
+                images: &x,
+                originals: &x,
+                targets: &targets,
+                indices: &at,
+                fresh: &fresh,
+            });
+            found.of(case)
+        };
+        let found = step(Sampler::Ddpm)?;
+        let bent = step(Sampler::Ddim { eta: 0.0 })?;
         for (part, got, tolerance) in [
             ("ddpm.guidance", &found.guidance, STEP),
             ("ddpm.sample", &found.images, STEP),
-            ("ddim_eta0.pred_xstart", &clean, CLEAN),
-            ("ddim_eta0.sample", &next, STEP),
+            ("ddim_eta0.pred_xstart", &bent.clean, CLEAN),
+            ("ddim_eta0.sample", &bent.images, STEP),
         ] {
             let name = name(part);
             if stored.contains(&name) {

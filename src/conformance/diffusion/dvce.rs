@@ -15,7 +15,8 @@ use super::networks::Networks;
 use super::settings::{only, published_cone, schedule, start};
 use super::{close, close_to_peak, images, part, per_image};
 use crate::diffusion::{
-    DiffusionError, Distance, Given, Guidance, Guide, Guided, Guider, Strength, X0, length, noised,
+    DiffusionError, Distance, Given, Guidance, Guide, Guided, Guider, Sampler, Strength, X0,
+    length, noised,
 };
 use crate::tensor::candle::{Candle, Differentiable, Tensor};
 use crate::tensor::{Array, Backend};
@@ -101,6 +102,7 @@ pub fn run(
                     distance: guidance.distance.map(|d| Distance { through_unet, ..d }),
                     ..guidance
                 },
+                sampler: Sampler::Ddpm,
             };
             if let Some(section) = json.root().get(&format!("{prefix}{case}")) {
                 described(&section, &guider, start, case, check)?;

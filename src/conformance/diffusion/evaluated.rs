@@ -13,7 +13,7 @@ use super::networks::Networks;
 use super::steps::indices;
 use super::{close, close_to_peak, images, per_image, settings};
 use crate::diffusion::{
-    Denoiser, Distance, Guidance, Guide, Guided, Guider, Noisy, Schedule, normalise, pull,
+    Denoiser, Distance, Guidance, Guide, Guided, Guider, Noisy, Sampler, Schedule, normalise, pull,
 };
 use crate::tensor::Array;
 use crate::tensor::candle::Differentiable;
@@ -197,6 +197,7 @@ impl<'a> Step<'a> {
             classifier,
             robust: Some(robust),
             guidance,
+            sampler: Sampler::Ddpm,
         };
         let at = Noisy {
             images: &self.images,

@@ -178,6 +178,7 @@ impl Chain<'_> {
             classifier: self.networks.classifier.as_ref(),
             robust: self.networks.robust.as_deref(),
             guidance,
+            sampler: self.plan.sampler,
         }
     }
 

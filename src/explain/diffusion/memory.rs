@@ -10,9 +10,16 @@ const SPARE: f64 = 1.1;
 /// Most images at once: more gain nothing, and what loading took may hide what an image takes.
 const MOST: usize = 256;
 
+/// A batch, and the peak of memory with one image of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fitted {
+    pub images: usize,
+    pub one: u64,
+}
+
 /// Largest batch whose peak of resident memory, all networks included, stays within `budget` bytes. `work` runs a step
 /// of so many images.
-pub fn fitting(budget: u64, mut work: impl FnMut(usize) -> Result<()>) -> Result<usize> {
+pub fn fitting(budget: u64, mut work: impl FnMut(usize) -> Result<()>) -> Result<Fitted> {
     let mut peak = |images: usize| -> Result<u64> {
         let unknown = || GenerateError::Memory {
             what: "it cannot be measured on this system: give --batch N instead of --memory".into(),
@@ -23,13 +30,14 @@ pub fn fitting(budget: u64, mut work: impl FnMut(usize) -> Result<()>) -> Result
         peak_bytes(Path::new("/proc/self/status")).ok_or_else(unknown)
     };
     let [one, two] = [peak(1)?, peak(2)?];
-    images(budget, one, two).ok_or_else(|| GenerateError::Memory {
+    let images = images(budget, one, two).ok_or_else(|| GenerateError::Memory {
         what: format!(
             "{} are too little: one image at a time takes {}. Give more, or smaller networks",
             shown(budget),
             shown(one)
         ),
-    })
+    })?;
+    Ok(Fitted { images, one })
 }
 
 /// Images within a budget, given the peaks with one and with two of them.

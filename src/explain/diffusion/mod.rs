@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 pub use files::{Made, Met, Place, Record};
 pub use method::{Dime, LARGEST_WEIGHT, Method, parse_distance};
-pub use networks::{Cards, Networks, named, without_gradients};
+pub use networks::{Cards, Networks, check, named, without_gradients};
 pub use noise::GivenNoise;
 
-use crate::diffusion::{DiffusionError, Schedule, Seeded, in_pixels, spaced};
+use crate::diffusion::{DiffusionError, Sampler, Schedule, Seeded, in_pixels, spaced};
 use crate::folder::FolderError;
 use crate::images::ImageError;
 use crate::nets::NetError;
@@ -69,6 +69,8 @@ pub struct Plan {
     /// Respacing of the schedule, as [`spaced`] reads it, and steps of it that are left out at its noisy end.
     pub steps: String,
     pub skip: usize,
+    /// Of all methods but DiME, whose nested chains are ancestral ones.
+    pub sampler: Sampler,
     /// Counterfactuals of each original, from noise of their own. Guidance acts from the first step on, so that they
     /// share the work on the original, and no step.
     pub samples: usize,
@@ -113,7 +115,7 @@ pub trait Watch {
 impl Plan {
     /// What the bytes of a result depend on besides the original: part of every record.
     pub fn identity(&self, networks: &Networks) -> serde_json::Value {
-        serde_json::json!({
+        let mut all = serde_json::json!({
             "method": self.method,
             "steps": self.steps,
             "skip": self.skip,
@@ -123,7 +125,12 @@ impl Plan {
             "reject": self.reject,
             "networks": networks.identity(),
             "arithmetic": networks.arithmetic(),
-        })
+        });
+        // Records of the ancestral chain are those of versions that knew no other.
+        if self.sampler != Sampler::default() {
+            all["sampler"] = serde_json::json!(self.sampler);
+        }
+        all
     }
 
     /// The schedule, and the number of its steps that a chain takes.
@@ -185,6 +192,8 @@ pub struct Ready<'a> {
     schedule: Schedule,
     start: usize,
     batch: usize,
+    /// Bytes that one image took, where a budget was given.
+    measured: Option<u64>,
     made: Vec<Made>,
     open: Vec<Open<'a>>,
 }
@@ -222,13 +231,14 @@ pub fn prepare<'a>(
         schedule: &schedule,
         start,
     };
-    let batch = match (plan.batch, open.first()) {
-        (Batch::Images(n), _) => n.max(1),
+    let (batch, measured) = match (plan.batch, open.first()) {
+        (Batch::Images(n), _) => (n.max(1), None),
         (Batch::Memory(budget), Some(first)) => {
             let target = first.task.target;
-            memory::fitting(budget, |images| chain.try_step(images, target))?.min(open.len())
+            let fitted = memory::fitting(budget, |images| chain.try_step(images, target))?;
+            (fitted.images.min(open.len()), Some(fitted.one))
         }
-        (Batch::Memory(_), None) => 1,
+        (Batch::Memory(_), None) => (1, None),
     };
     Ok(Ready {
         plan,
@@ -237,6 +247,7 @@ pub fn prepare<'a>(
         schedule,
         start,
         batch,
+        measured,
         made,
         open,
     })
@@ -253,15 +264,48 @@ pub fn run(
     prepare(plan, networks, tasks, out)?.run(watch)
 }
 
-impl Ready<'_> {
-    /// Tells of what is there, then makes the rest.
+impl<'a> Ready<'a> {
+    /// Tells of what is there, then makes the rest. An image without numbers costs no other one and is an error at the end.
     pub fn run(self, watch: &mut dyn Watch) -> Result<()> {
+        let (open, torso) = (self.open.len(), self.networks.torso);
+        match self.run_all(watch)?[..] {
+            [] => Ok(()),
+            [first, ref others @ ..] => Err(GenerateError::File {
+                path: first.original.clone(),
+                what: format!(
+                    "the diffusion of {} of {open} images {}, the others are made: lower --scale or the weight of --distance, or \
+                     check the denoiser's card{}",
+                    1 + others.len(),
+                    NO_NUMBERS,
+                    match torso {
+                        Kept::F16 => "; f16 ends at 65504, so take --precision bf16 or f32",
+                        _ => "",
+                    }
+                ),
+            }),
+        }
+    }
+
+    /// What a budget of memory comes to.
+    pub fn batch_note(&self) -> Option<String> {
+        let one = self.measured? as f64 / 1e6;
+        let batch = self.batch;
+        Some(format!(
+            "batches of {batch}: with one image at a time the program takes {one:.0} MB"
+        ))
+    }
+
+    /// The same; gives the tasks whose images have no numbers, for whoever can do without them.
+    pub fn run_all(self, watch: &mut dyn Watch) -> Result<Vec<&'a Task>> {
         self.made.iter().for_each(|made| watch.made(made));
         make(&self, watch)
     }
 }
 
-fn make(ready: &Ready<'_>, watch: &mut dyn Watch) -> Result<()> {
+/// What happened to an image that is not made.
+pub const NO_NUMBERS: &str = "gave numbers that are none";
+
+fn make<'a>(ready: &Ready<'a>, watch: &mut dyn Watch) -> Result<Vec<&'a Task>> {
     let &Ready {
         plan,
         networks,
@@ -317,7 +361,7 @@ fn make(ready: &Ready<'_>, watch: &mut dyn Watch) -> Result<()> {
         for (i, one) in part.iter().enumerate() {
             let row = result.row(i);
             if row.iter().any(|v| !v.is_finite()) {
-                lost.push(&one.task.original);
+                lost.push(one.task);
                 continue;
             }
             let (opinion, target) = (opinion(after.row(i)), one.task.target);
@@ -353,22 +397,7 @@ fn make(ready: &Ready<'_>, watch: &mut dyn Watch) -> Result<()> {
         now.all_steps -= planned.saturating_sub(now.steps);
         watch.progress(now);
     }
-    match lost[..] {
-        [] => Ok(()),
-        [first, ..] => Err(GenerateError::File {
-            path: first.clone(),
-            what: format!(
-                "the diffusion of {} of {} images gave numbers that are none, the others are made: {}lower --scale or the \
-                 weight of --distance, or check the denoiser's card",
-                lost.len(),
-                open.len(),
-                match networks.torso {
-                    Kept::F16 => "f16 ends at 65504, so take --precision bf16 or f32; ",
-                    _ => "",
-                }
-            ),
-        }),
-    }
+    Ok(lost)
 }
 
 /// Mean absolute difference of values from −1 to 1.

@@ -7,8 +7,10 @@ use super::{GenerateError, Result};
 use crate::diffusion::{Clean, Denoiser, Features, Fitting, Guide, NoiseAware, Unconditional};
 use crate::nets::{Architecture, Unet, UnetEncoder, build};
 use crate::tensor::candle::{Candle, Differentiable, Tensor};
-use crate::tensor::{Array, Backend, Kept, Resize, TensorError, WithGradients};
-use crate::weights::{Card, Channels, DiffusionConfig, Preprocessing, Registry, Role, sha256};
+use crate::tensor::{Array, Backend, Kept, TensorError, WithGradients};
+use crate::weights::{
+    Card, Channels, DiffusionConfig, Preprocessing, Registry, ResizeTo, Role, sha256,
+};
 
 /// Names or paths of the cards of a run's networks.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,115 @@ pub struct Cards<'a> {
     pub checkpointing: bool,
     /// Type that the denoiser's torso is kept in; `None` for what its card says.
     pub precision: Option<Kept>,
+}
+
+fn wrong(name: &str, what: &str) -> GenerateError {
+    GenerateError::Network {
+        name: name.into(),
+        what: what.into(),
+    }
+}
+
+/// What the card of a denoiser says of the images that it draws.
+struct Drawing {
+    card: Card,
+    diffusion: DiffusionConfig,
+    size: usize,
+}
+
+impl Drawing {
+    fn of(registry: &Registry, unet: &str) -> Result<Self> {
+        let card = registry.card(unet)?;
+        let (Role::Denoiser, Some(diffusion)) = (card.role, card.diffusion) else {
+            let what = "not a denoiser: its card needs role = \"denoiser\" and diffusion = { schedule = \"…\", steps = … }";
+            return Err(wrong(unet, what));
+        };
+        let size = drawn_size(&card.preprocessing).map_err(|what| wrong(unet, &what))?;
+        if !(1..=100_000).contains(&diffusion.steps) {
+            let what = "its card must give diffusion.steps from 1 to 100000";
+            return Err(wrong(unet, what));
+        }
+        Ok(Self {
+            card,
+            diffusion,
+            size,
+        })
+    }
+}
+
+/// Opens every network of many runs once, one after the other, and refuses what [`Networks::open`] or a judge would refuse: weights
+/// that do not fit, another schedule of noise, a classifier without gradients or with other classes than the robust one. `judges` are
+/// asked without gradients only.
+pub fn check(
+    registry: &Registry,
+    unet: &str,
+    classifiers: &[&str],
+    robust: Option<&str>,
+    judges: &[&str],
+    device: &WithGradients,
+) -> Result<()> {
+    match device {
+        WithGradients::Engine(b) => check_on(b, registry, unet, classifiers, robust, judges),
+        WithGradients::Composed(b) => check_on(b, registry, unet, classifiers, robust, judges),
+    }
+}
+
+fn check_on(
+    backend: &impl Differentiable,
+    registry: &Registry,
+    unet: &str,
+    classifiers: &[&str],
+    robust: Option<&str>,
+    judges: &[&str],
+) -> Result<()> {
+    let Drawing {
+        card,
+        diffusion,
+        size,
+    } = Drawing::of(registry, unet)?;
+    let loaded = registry.load(&card)?;
+    let net = Unet::new(backend, &loaded.dict, card.denoiser.clone());
+    drop(net.map_err(|e| wrong(unet, &e.to_string()))?);
+    let known = |name: &str| -> Result<(Card, usize)> {
+        let (card, _, guide) = open(backend, registry, name, size, diffusion)?;
+        let classes = classes(backend, guide.as_ref(), size)?;
+        Ok((card, classes))
+    };
+    let robust = robust.map(known).transpose()?;
+    for name in classifiers {
+        let (card, expected) = known(name)?;
+        if let Some((robust, found)) = &robust {
+            same_classes(robust, *found, &card, expected)?;
+        }
+    }
+    for name in judges {
+        let card = registry.card(name)?;
+        let loaded = registry.load(&card)?;
+        if card.architecture != Architecture::UnetEncoder {
+            let net = build(card.architecture, backend, &loaded.dict, &card.unet);
+            drop(net.map_err(|e| wrong(name, &e.to_string()))?);
+        }
+    }
+    Ok(())
+}
+
+/// How many classes a classifier tells apart.
+fn classes(backend: &impl Differentiable, guide: &dyn Guide, size: usize) -> Result<usize> {
+    let image = backend.upload(&Array::zeros([1, 3, size, size]))?;
+    Ok(guide.logits(&image, &[0.0])?.shape().c)
+}
+
+/// A robust classifier has to know the classes of the explained one.
+fn same_classes(robust: &Card, found: usize, explained: &Card, expected: usize) -> Result<()> {
+    // A network without labels gives something else than classes: whoever numbers it knows what they do.
+    if found != expected && !explained.labels.is_empty() {
+        let what = format!(
+            "it knows {found} classes, {} knows {expected}",
+            explained.name
+        );
+        return Err(wrong(&robust.name, &what));
+    }
+    Ok(())
 }
 
 /// Denoiser and classifiers, ready for gradients.
@@ -65,29 +176,11 @@ impl Networks {
             checkpointing,
             precision,
         } = cards;
-        let wrong = |name: &str, what: &str| GenerateError::Network {
-            name: name.into(),
-            what: what.into(),
-        };
-        let card = registry.card(unet)?;
-        let (Role::Denoiser, Some(diffusion)) = (card.role, card.diffusion) else {
-            let what = "not a denoiser: its card needs role = \"denoiser\" and diffusion = { schedule = \"…\", steps = … }";
-            return Err(wrong(unet, what));
-        };
-        let size = match card.preprocessing.input_size() {
-            Some([h, w]) if h == w => h,
-            _ => {
-                let what =
-                    "its card must say in [preprocessing] to which square size images are brought";
-                return Err(wrong(unet, what));
-            }
-        };
-        if !(1..=100_000).contains(&diffusion.steps) {
-            return Err(wrong(
-                unet,
-                "its card must give diffusion.steps from 1 to 100000",
-            ));
-        }
+        let Drawing {
+            card,
+            diffusion,
+            size,
+        } = Drawing::of(registry, unet)?;
         let loaded = registry.load(&card)?;
         let mut config = card.denoiser.clone();
         config.torso = precision.unwrap_or(config.torso);
@@ -102,17 +195,10 @@ impl Networks {
         let open = |name: &str| open(backend, registry, name, size, diffusion);
         let (classifier_card, classifier_sha, guide) = open(classifier)?;
         let robust = robust.map(open).transpose()?;
-        let classes = |guide: &dyn Guide| -> Result<usize> {
-            let image = backend.upload(&Array::zeros([1, 3, size, size]))?;
-            Ok(guide.logits(&image, &[0.0])?.shape().c)
-        };
         if let Some((card, _, other)) = &robust {
-            let [found, expected] = [classes(other.as_ref())?, classes(guide.as_ref())?];
-            // A network without labels gives something else than classes: whoever numbers it knows what they do.
-            if found != expected && !classifier_card.labels.is_empty() {
-                let what = format!("it knows {found} classes, {classifier} knows {expected}");
-                return Err(wrong(&card.name, &what));
-            }
+            let found = classes(backend, other.as_ref(), size)?;
+            let expected = classes(backend, guide.as_ref(), size)?;
+            same_classes(card, found, &classifier_card, expected)?;
         }
         let perceptual = perceptual
             .map(|name| perceptual::open(backend, registry, name))
@@ -163,6 +249,44 @@ impl Networks {
         let steps = vec![0.0; images.shape[0]];
         let logits = self.classifier.logits(&seen, &steps)?;
         Ok(Candle.download(&logits)?)
+    }
+}
+
+/// Side of the images that a denoiser draws, which its card has to say: what holds for other networks where a card says nothing is
+/// a piece of an image.
+fn drawn_size(p: &Preprocessing) -> std::result::Result<usize, String> {
+    let brought = p.resize.as_ref().map(|resize| resize.size);
+    let found = match (brought, p.crop) {
+        (Some(ResizeTo::Exact(size)), None) => Some(size),
+        (Some(ResizeTo::Exact(size)), Some(crop)) if size == crop => Some(size),
+        (Some(ResizeTo::ShorterSide(side)), Some(crop)) if crop == [side; 2] => Some(crop),
+        (None, crop) => crop,
+        _ => None,
+    };
+    match found {
+        Some([h, w]) if h == w => Ok(h),
+        _ => {
+            let usual = Preprocessing::default();
+            let unsaid = (&p.resize, p.crop) == (&usual.resize, usual.crop);
+            Err(format!(
+                "expected the one square size of the images that it draws, found resize {}, crop {}{}: give its card \
+                 [preprocessing] with resize = {{ size = [256, 256] }} (height and width) and crop = \"none\"",
+                sides(brought),
+                sides(p.crop.map(ResizeTo::Exact)),
+                match unsaid {
+                    true => " (as for every card that says nothing of sizes)",
+                    false => "",
+                },
+            ))
+        }
+    }
+}
+
+fn sides(size: Option<ResizeTo>) -> String {
+    match size {
+        None => "\"none\"".into(),
+        Some(ResizeTo::ShorterSide(side)) => format!("to a shorter side of {side}"),
+        Some(ResizeTo::Exact(size)) => format!("to {size:?}"),
     }
 }
 
@@ -220,7 +344,11 @@ fn open<B: Differentiable>(
         ));
     }
     let loaded = registry.load(&card)?;
-    let fitting = fitting(&card.preprocessing, size);
+    let fitting = fitting(backend, &card.preprocessing, size).map_err(|e| {
+        wrong(format!(
+            "its [preprocessing] does not fit images of {size}x{size} pixels, which the denoiser draws: {e}"
+        ))
+    })?;
     let guide: Box<dyn Guide> = match card.architecture {
         Architecture::UnetEncoder => Box::new(NoiseAware {
             net: UnetEncoder::new(backend, &loaded.dict, card.unet.clone())
@@ -274,24 +402,21 @@ fn has_gradient(backend: &impl Differentiable, guide: &dyn Guide, size: usize) -
     Ok(gradients.get(image.as_tensor()).is_some())
 }
 
-/// From values −1 to 1 to what a card's preprocessing makes of the pixels: `(127.5 · (x + 1) · scale − mean) / std`.
-/// Images of another size than the network's are resized, with gradients.
-fn fitting(p: &Preprocessing, size: usize) -> Fitting {
+/// From values −1 to 1 to what a card's preprocessing makes of the pixels: resize with its filter and centre crop as for
+/// [`Preprocessing::fit`], then `(127.5 · (x + 1) · scale − mean) / std`; with gradients.
+fn fitting<B: Differentiable>(backend: &B, p: &Preprocessing, size: usize) -> Result<Fitting<B>> {
     let order = match p.channels {
         // Networks of grey images are refused before.
         Channels::Rgb | Channels::Grey => [0, 1, 2],
         Channels::Bgr => [2, 1, 0],
     };
     let half = 127.5 * p.scale;
-    Fitting {
-        size: p
-            .input_size()
-            .filter(|&[h, w]| [h, w] != [size; 2])
-            .map(|size| (size, Resize::Antialias)),
-        channels: Some((
-            order,
-            p.std.map(|s| half / s),
-            std::array::from_fn(|c| (half - p.mean[c]) / p.std[c]),
-        )),
-    }
+    let passes = p.passes([size; 2])?;
+    let mut fitting = Fitting::new(backend, [size; 2], &passes)?;
+    fitting.channels = Some((
+        order,
+        p.std.map(|s| half / s),
+        std::array::from_fn(|c| (half - p.mean[c]) / p.std[c]),
+    ));
+    Ok(fitting)
 }

@@ -1,11 +1,14 @@
 //! What can be wrong with a configuration besides its words: said before hours of work, and before a folder is touched.
 
 use super::config::Config;
-use super::error::Result;
+use std::collections::BTreeSet;
+
+use super::error::{Result, StudyError};
 use super::scoring::judges;
 use crate::diffusion::spaced;
-use crate::explain::diffusion::{parse_distance, without_gradients};
+use crate::explain::diffusion::{self, parse_distance, without_gradients};
 use crate::score::Labels;
+use crate::tensor::WithGradients;
 use crate::weights::{Registry, Role};
 
 /// Names that the configuration has for the cards of all its networks.
@@ -56,4 +59,28 @@ pub fn check(config: &Config, registry: &Registry) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Opens every network once, as the runs and the scores will: schedules of noise, channels, weights and classes that do not fit are
+/// met now. One after the other, so that no more than two are in memory.
+pub fn open(config: &Config, registry: &Registry, device: &WithGradients) -> Result<()> {
+    let path = |name: &String| config.card_name(name);
+    let classifiers: BTreeSet<String> = config.classifiers.iter().map(|n| path(&n.card)).collect();
+    let robust = { config.setups.iter() }
+        .any(|setup| setup.cone_projection)
+        .then(|| path(&config.robust));
+    let judges: BTreeSet<String> = config.oracles.iter().map(|n| path(&n.card)).collect();
+    let judges = judges.difference(&classifiers).map(String::as_str);
+    diffusion::check(
+        registry,
+        &path(&config.denoiser),
+        &classifiers.iter().map(String::as_str).collect::<Vec<_>>(),
+        robust.as_deref(),
+        &judges.collect::<Vec<_>>(),
+        device,
+    )
+    .map_err(|source| StudyError::Generate {
+        run: "before the first run".into(),
+        source: Box::new(source),
+    })
 }

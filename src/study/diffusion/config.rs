@@ -7,6 +7,7 @@
 //! [generation]                        # see `foil generate`; every key may be left out
 //! steps = "200"
 //! skip = 100
+//! sampler = "ddpm"                    # or { ddim = { eta = 0.0 } }
 //! scale = 0.1
 //! distance = "l1:0.15"
 //! cone = 30.0
@@ -37,11 +38,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::{Result, StudyError};
-use crate::diffusion::ConeRule;
+use crate::diffusion::{ConeRule, Sampler};
 use crate::glyphs::CHARACTERS;
 use crate::score::Protocol;
 use crate::tensor::Kept;
 use crate::weights::{Card, Registry};
+
+/// Least images that have scores: FID needs a spread.
+pub(super) const LEAST: usize = 2;
 
 /// Most originals of a source.
 const MOST: usize = 100_000;
@@ -89,6 +93,9 @@ pub struct Config {
 pub struct Generation {
     pub steps: String,
     pub skip: usize,
+    /// `"ddpm"`, or `{ ddim = { eta = 0.0 } }`.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub sampler: Sampler,
     pub scale: f64,
     pub distance: String,
     pub cone: f64,
@@ -114,6 +121,7 @@ impl Default for Generation {
         Self {
             steps: "200".into(),
             skip: 100,
+            sampler: Sampler::Ddpm,
             scale: 0.1,
             distance: "l1:0.15".into(),
             cone: 30.0,
@@ -125,6 +133,11 @@ impl Default for Generation {
             precision: None,
         }
     }
+}
+
+/// Studies of the ancestral chain are those of versions that knew no other.
+fn is_usual(sampler: &Sampler) -> bool {
+    *sampler == Sampler::Ddpm
 }
 
 /// What is done without x0-prediction.
@@ -269,6 +282,20 @@ impl Target {
     }
 }
 
+macro_rules! card {
+    ($name:literal) => {
+        (
+            concat!("cards/", $name, ".toml"),
+            include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/examples/cards/",
+                $name,
+                ".toml"
+            )),
+        )
+    };
+}
+
 /// The configurations that ship with the program, by name.
 pub const SHIPPED: [(&str, &str); 3] = [
     (
@@ -289,6 +316,17 @@ pub const SHIPPED: [(&str, &str); 3] = [
             "/examples/study-small.toml"
         )),
     ),
+];
+
+/// The cards that `study.toml` names, for the program cannot know where the weights are.
+pub const CARDS: [(&str, &str); 7] = [
+    card!("guided_diffusion_256_uncond"),
+    card!("madry_resnet50"),
+    card!("alexnet"),
+    card!("convnext_large"),
+    card!("swin_b"),
+    card!("resnet50_features"),
+    card!("random_alexnet"),
 ];
 
 impl Config {
@@ -431,6 +469,13 @@ impl Config {
             && g.cone < 90.0
             && (0.0..=1e6).contains(&g.scale)
             && (1..=4096).contains(&g.batch);
+        if let Sampler::Ddim { eta } = g.sampler
+            && !(0.0..=1.0).contains(&eta)
+        {
+            return Err(format!(
+                "generation: sampler: eta is {eta}, expected a share from 0 to 1"
+            ));
+        }
         if !sound {
             return Err(
                 "generation: expected a cone between 0 and 90 degrees, a scale from 0 to 1e6, a batch from 1 to 4096"
@@ -438,7 +483,7 @@ impl Config {
             );
         }
         match self.originals.per_source {
-            2..=MOST => Ok(()),
+            LEAST..=MOST => Ok(()),
             found => Err(format!(
                 "originals: per_source is {found}, expected 2 (FID needs a spread) to {MOST}"
             )),
@@ -468,6 +513,33 @@ mod tests {
         for name in ["study-glyphs.toml", "study-small.toml"] {
             let glyphs = read(name);
             assert_eq!((glyphs.classifiers.len(), glyphs.setups.len()), (5, 4));
+        }
+    }
+
+    /// 256 x 256 pixels from −1 to 1, as the study fed all of them.
+    #[test]
+    fn the_study_of_the_paper_has_a_card_for_every_network() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/study.toml");
+        let paper = Config::read(Path::new(file)).unwrap();
+        let registry = Registry::open().unwrap();
+        let mut named = Vec::new();
+        for name in crate::study::diffusion::check::networks(&paper) {
+            let card = paper.card(&registry, name).unwrap();
+            let p = &card.preprocessing;
+            assert_eq!(
+                p.passes([256, 256]).unwrap(),
+                [],
+                "{name} takes images as they are"
+            );
+            for c in 0..3 {
+                let ends = [0.0, 255.0].map(|v| (v * p.scale - p.mean[c]) / p.std[c]);
+                let off = (ends[0] + 1.0).abs().max((ends[1] - 1.0).abs());
+                assert!(off < 1e-5, "{name}: {ends:?}");
+            }
+            named.push(name);
+        }
+        for (card, _) in CARDS {
+            assert!(named.contains(&card), "{card}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! A picture of the study: the first original of every group with its counterfactual and their difference, for every
+//! A picture of the study: the first original of every group (of those that have a counterfactual) with its counterfactual and their difference, for every
 //! classifier in the base setup, then for one classifier in the other setups. Nothing is picked by hand.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use image::RgbImage;
 
 use super::config::{Config, Named, Setup};
 use super::error::{Result, StudyError};
-use super::groups::Group;
+use super::groups::{Group, Original};
 use super::rows::Row;
 use crate::glyphs::Atlas;
 use crate::images::{self, Limits};
@@ -23,12 +23,12 @@ struct Shown {
     verdict: String,
 }
 
-/// Draws the picture. `row` finds the results of a group, `image` the counterfactual of its first original.
+/// Draws the picture. `row` finds the results of a group, `image` the counterfactual of one of its originals.
 pub fn draw(
     config: &Config,
     groups: &[Group<'_>],
     row: impl Fn(&Named, Setup, &Group<'_>) -> Result<Option<Row>>,
-    image: impl Fn(&Named, Setup, &Group<'_>) -> std::path::PathBuf,
+    image: impl Fn(&Named, Setup, &Group<'_>, &Original) -> std::path::PathBuf,
 ) -> Result<RgbImage> {
     let Some((&base, others)) = config.setups.split_first() else {
         return Ok(RgbImage::new(1, 1));
@@ -43,14 +43,15 @@ pub fn draw(
     for (classifier, setup) in named.chain(ablated) {
         let mut shown = Vec::new();
         for group in groups.iter().take(SHOWN) {
-            let Some(first) = group.originals.first() else {
+            let found = row(classifier, setup, group)?;
+            let lost = |o: &Original| found.as_ref().is_some_and(|r| r.lost.contains_key(&o.name));
+            let Some(first) = group.originals.iter().find(|o| !lost(o)) else {
                 continue;
             };
-            let found = row(classifier, setup, group)?;
             let verdict = found.and_then(|row| row.verdicts.get(&first.name).cloned());
             shown.push(Shown {
                 original: read(&first.path)?,
-                counterfactual: read(&image(classifier, setup, group))?,
+                counterfactual: read(&image(classifier, setup, group, first))?,
                 verdict: verdict.unwrap_or_default(),
             });
         }

@@ -17,14 +17,14 @@ mod tables;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub use config::{Config, SHIPPED};
+pub use config::{CARDS, Config, SHIPPED};
 pub use error::StudyError;
 
 use crate::diffusion::{Cone, Guidance, X0};
 use crate::explain::diffusion::{
     self, Batch, Cards, Made, Method, Networks, Place, Plan, Progress, Task, Watch, parse_distance,
 };
-use crate::folder::{make, read_own, write_whole};
+use crate::folder::{Lock, is_filled, make, read_own, write_whole};
 use crate::score::Labels;
 use crate::study::tables::STUDY_FILE;
 use crate::tensor::WithGradients;
@@ -56,6 +56,8 @@ pub struct Outcome {
     /// Rows that are there, of all.
     pub rows: usize,
     pub all_rows: usize,
+    /// Images that are in no row, because the diffusion gave no numbers for them; a line for each group.
+    pub lost: Vec<String>,
     /// The tables, once all rows are there.
     pub tables: Option<String>,
 }
@@ -68,23 +70,44 @@ pub struct Study<'a> {
     /// What the networks are, by the names that the configuration has for their cards: see [`diffusion::named`].
     networks: BTreeMap<String, [String; 3]>,
     device: &'a WithGradients,
+    /// The folder is this process's, or that of the parts of one study.
+    _lock: Lock,
 }
 
 impl<'a> Study<'a> {
-    /// Prepares the folder, once everything that can be wrong with the configuration is looked at. One that holds another
-    /// study is refused, and so is one that holds files, unless `resume`.
+    /// Prepares the folder, once everything that can be wrong with the configuration is looked at and every network was opened.
+    /// One that holds another study is refused, and so is one that holds files, unless `resume`, or this study and a `part` of it is
+    /// to be done: parts share a folder. A second process at work in it is refused, but for other parts.
     pub fn open(
         config: &'a Config,
         registry: &Registry,
         device: &'a WithGradients,
         out: &'a Path,
         resume: bool,
+        part: Option<(usize, usize)>,
     ) -> Result<Self> {
         check::check(config, registry)?;
-        let filled = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
-        if filled && !(resume && out.join(IDENTITY).exists()) {
-            return Err(StudyError::Filled { path: out.into() });
+        let refuse = || {
+            // Of this order: the first thing that a part writes is what the study is.
+            let filled = is_filled(out);
+            let known = (resume || part.is_some()) && out.join(IDENTITY).exists();
+            match filled && !known {
+                true => Err(StudyError::Filled { path: out.into() }),
+                false => Ok(()),
+            }
+        };
+        refuse()?;
+        let mut networks = BTreeMap::new();
+        for name in check::networks(config) {
+            let card = config.card(registry, name)?;
+            let sha256 = registry.load(&card)?.sha256;
+            networks.insert(name.to_owned(), diffusion::named(&card, &sha256));
         }
+        check::open(config, registry, device)?;
+        let part = part.map(|(i, n)| format!("{i}of{n}"));
+        let lock = Lock::take(out, part.as_deref(), MAKER)?;
+        // Another process may have been at work there since it was looked at.
+        refuse()?;
         let identity = serde_json::json!({ "maker": MAKER, "study": config });
         let path = out.join(IDENTITY);
         let ours = |said: &serde_json::Value| said["maker"] == MAKER;
@@ -104,18 +127,13 @@ impl<'a> Study<'a> {
             }
         }
         let originals = groups::originals(config, &out.join("originals"))?;
-        let mut networks = BTreeMap::new();
-        for name in check::networks(config) {
-            let card = config.card(registry, name)?;
-            let sha256 = registry.load(&card)?.sha256;
-            networks.insert(name.to_owned(), diffusion::named(&card, &sha256));
-        }
         Ok(Self {
             config,
             out,
             originals,
             networks,
             device,
+            _lock: lock,
         })
     }
 
@@ -140,6 +158,7 @@ impl<'a> Study<'a> {
             }
             todo.push(open);
         }
+        let mut short = Vec::new();
         for (number, (&(classifier, setup), open)) in runs.iter().zip(&todo).enumerate() {
             if open.is_empty() {
                 continue;
@@ -149,9 +168,25 @@ impl<'a> Study<'a> {
             let finished = self
                 .generate(registry, classifier, setup, open, listener)
                 .map_err(|source| StudyError::Generate {
-                    run: name,
+                    run: name.clone(),
                     source: Box::new(source),
                 })?;
+            // A group of fewer images has no scores: the rest of the study does not wait for it.
+            let (finished, few): (Vec<_>, Vec<_>) =
+                { finished.into_iter() }.partition(|one| one.made.len() >= config::LEAST);
+            for one in &few {
+                short.push(format!(
+                    "{name}, group {}: no row, {} of {} images {}, and scores need {}",
+                    one.group.folder(),
+                    one.lost.len(),
+                    one.group.originals.len(),
+                    diffusion::NO_NUMBERS,
+                    config::LEAST,
+                ));
+            }
+            if finished.is_empty() {
+                continue;
+            }
             let rows = scoring::rows(
                 self.config,
                 registry,
@@ -161,11 +196,13 @@ impl<'a> Study<'a> {
                 &finished,
                 &mut |what, done, total| listener.scoring(what, done, total),
             )?;
-            for (row, group) in rows.iter().zip(open) {
-                row.write(&self.row_path(classifier, setup, group))?;
+            for (row, one) in rows.iter().zip(&finished) {
+                row.write(&self.row_path(classifier, setup, &one.group))?;
             }
         }
-        self.collect(&groups)
+        let mut outcome = self.collect(&groups)?;
+        outcome.lost.extend(short);
+        Ok(outcome)
     }
 
     /// Classifiers × setups.
@@ -239,6 +276,7 @@ impl<'a> Study<'a> {
             }),
             steps: g.steps.clone(),
             skip: g.skip,
+            sampler: g.sampler,
             samples: 1,
             seed: g.seed,
             noise: None,
@@ -292,15 +330,23 @@ impl<'a> Study<'a> {
             listener,
             made: Vec::new(),
         };
-        diffusion::run(&plan, &networks, &tasks, &out, &mut watch)?;
+        let lost = diffusion::prepare(&plan, &networks, &tasks, &out)?.run_all(&mut watch)?;
+        let lost: Vec<PathBuf> = { lost.iter() }
+            .map(|task| Place::new(&out, &task.name, 0, 1).image)
+            .collect();
         let mut made: BTreeMap<PathBuf, Made> = { watch.made.into_iter() }
             .map(|made| (made.at.image.clone(), made))
             .collect();
         let mut finished = Vec::new();
         for group in groups {
-            let mut own = Vec::new();
+            let (mut own, mut without) = (Vec::new(), BTreeMap::new());
             for original in group.originals {
                 let place = Place::new(&out, &group.result(original), 0, 1);
+                if lost.contains(&place.image) {
+                    let what = format!("its diffusion {}", diffusion::NO_NUMBERS);
+                    without.insert(original.name.clone(), what);
+                    continue;
+                }
                 own.push(made.remove(&place.image).ok_or_else(|| {
                     let path = place.image.clone();
                     let what = "it was not made".into();
@@ -310,6 +356,7 @@ impl<'a> Study<'a> {
             finished.push(Finished {
                 group: *group,
                 made: own,
+                lost: without,
                 made_from: self.made_from(classifier, setup, group),
             });
         }
@@ -326,9 +373,20 @@ impl<'a> Study<'a> {
                 rows.extend(self.row(classifier, setup, group)?);
             }
         }
+        let without = rows.iter().filter(|row| !row.lost.is_empty());
+        let lost = without.map(|row| {
+            let names: Vec<&str> = row.lost.keys().map(String::as_str).collect();
+            format!(
+                "{}: without {}, whose diffusion {}",
+                row.group.join(", "),
+                names.join(", "),
+                diffusion::NO_NUMBERS
+            )
+        });
         let mut outcome = Outcome {
             rows: rows.len(),
             all_rows,
+            lost: lost.collect(),
             tables: None,
         };
         if rows.len() < all_rows {
@@ -349,10 +407,9 @@ impl<'a> Study<'a> {
             self.config,
             groups,
             |classifier, setup, group| self.row(classifier, setup, group),
-            |classifier, setup, group| {
+            |classifier, setup, group, original| {
                 let images = self.images(classifier, setup);
-                let first = group.originals.first().map(|o| group.result(o));
-                Place::new(&images, &first.unwrap_or_default(), 0, 1).image
+                Place::new(&images, &group.result(original), 0, 1).image
             },
         )?;
         let path = self.out.join(GALLERY);

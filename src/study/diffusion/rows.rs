@@ -72,6 +72,9 @@ pub struct Row {
     pub values: BTreeMap<String, f64>,
     /// What is to be said of each counterfactual, by the name of its original.
     pub verdicts: BTreeMap<String, String>,
+    /// Why an original has no counterfactual, by its name: it is in no value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<String, String>,
 }
 
 impl Row {
@@ -95,6 +98,7 @@ impl Row {
             made_from,
             values: BTreeMap::new(),
             verdicts: BTreeMap::new(),
+            lost: BTreeMap::new(),
         }
     }
 

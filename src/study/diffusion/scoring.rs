@@ -1,5 +1,7 @@
 //! Scores of the groups of one run: a classifier in one setup.
 
+use std::collections::BTreeMap;
+
 use super::config::{Config, Named, Setup};
 use super::error::{Result, StudyError};
 use super::groups::Group;
@@ -16,6 +18,8 @@ use crate::weights::Registry;
 pub struct Finished<'a> {
     pub group: Group<'a>,
     pub made: Vec<Made>,
+    /// Why originals have no result, by their names.
+    pub lost: BTreeMap<String, String>,
     /// What it is made from: see [`Row`].
     pub made_from: String,
 }
@@ -113,6 +117,7 @@ pub fn rows(
             })?;
             row.values.insert(column, value);
         }
+        row.lost = one.lost.clone();
         let count = one.made.len().max(1) as f64;
         let flipped = one.made.iter().filter(|m| m.record.flipped).count() as f64;
         row.values.insert("images".into(), one.made.len() as f64);
@@ -121,7 +126,7 @@ pub fn rows(
             let flipped =
                 { one.made.iter() }.any(|m| m.record.original == pair.name && m.record.flipped);
             let verdict = match flipped {
-                true => verdict(config, &classifier.name, &names, pair),
+                true => verdict(independent(config, &classifier.name, &names, pair)),
                 false => "not flipped",
             };
             row.verdicts.insert(pair.name.clone(), verdict.to_owned());
@@ -133,8 +138,8 @@ pub fn rows(
 
 fn pairs<'a>(finished: &'a Finished<'_>) -> impl Iterator<Item = Pair> + 'a {
     let group = &finished.group;
-    let both = group.originals.iter().zip(&finished.made);
-    both.map(|(original, made)| Pair {
+    let there = { group.originals.iter() }.filter(|o| !finished.lost.contains_key(&o.name));
+    there.zip(&finished.made).map(|(original, made)| Pair {
         name: original.name.clone(),
         original: original.path.clone(),
         counterfactual: made.at.image.clone(),
@@ -145,21 +150,38 @@ fn pairs<'a>(finished: &'a Finished<'_>) -> impl Iterator<Item = Pair> + 'a {
     })
 }
 
-/// What networks that take no part in the making say of a flipped counterfactual: those that only judge, or where there are none,
-/// all but the classifier itself.
-fn verdict(config: &Config, classifier: &str, names: &[String], pair: &PairRow) -> &'static str {
+/// Whether networks that take no part in the making call a counterfactual its target: those that only judge, or where there are
+/// none, all but the classifier itself.
+fn independent(config: &Config, classifier: &str, names: &[String], pair: &PairRow) -> Vec<bool> {
     let independent = |name: &String| match config.oracles.is_empty() {
         true => name != classifier,
         false => config.oracles.iter().any(|o| o.name == *name),
     };
     let said = names.iter().zip(&pair.oracles);
-    let said: Vec<bool> = said
-        .filter(|(name, _)| independent(name))
+    said.filter(|(name, _)| independent(name))
         .map(|(_, class)| pair.target.as_ref() == Some(class))
-        .collect();
+        .collect()
+}
+
+/// Of a flipped counterfactual. Where nobody independent was asked, nobody knows more than that.
+fn verdict(said: Vec<bool>) -> &'static str {
     let agree = said.iter().filter(|yes| **yes).count();
-    match 2 * agree > said.len() {
-        true => "counterfactual",
-        false => "adversarial",
+    match (said.len(), 2 * agree > said.len()) {
+        (0, _) => "flipped",
+        (_, true) => "counterfactual",
+        (_, false) => "adversarial",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::verdict;
+
+    #[test]
+    fn a_verdict_is_that_of_a_majority_and_none_where_nobody_was_asked() {
+        assert_eq!(verdict(vec![]), "flipped");
+        assert_eq!(verdict(vec![true, true, false]), "counterfactual");
+        assert_eq!(verdict(vec![true, false]), "adversarial");
+        assert_eq!(verdict(vec![false]), "adversarial");
     }
 }
