@@ -104,9 +104,13 @@ pub struct ScoreArgs {
     /// `exact`: as the paper defines; `published`: as the study's code computed.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Exact)]
     protocol: ProtocolArg,
-    /// Leave counterfactuals that the classifier does not call the target out of closeness, diversity and realism.
+    /// Leave counterfactuals that the classifier does not call the target out of closeness, diversity and realism; samples
+    /// (tcv, im1, im2, oracle, lvs) of the exact protocol are left out without it.
     #[arg(long)]
     reject_invalid: bool,
+    /// Of samples in the exact protocol: keep counterfactuals that the classifier does not call the target in every score.
+    #[arg(long, conflicts_with = "reject_invalid")]
+    keep_invalid: bool,
     /// Pixel range in which L1, L1.5, L2 and elastic net are measured.
     #[arg(long, value_name = "LO,HI", default_value = "-1,1", allow_hyphen_values = true, value_parser = parse_range)]
     range: [f64; 2],
@@ -348,6 +352,7 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
         (args.targets.is_some(), "--targets"),
         (args.predictions.is_some(), "--predictions"),
         (args.method.is_some(), "--method"),
+        (args.keep_invalid, "--keep-invalid"),
     ] {
         if given {
             let why = format!(

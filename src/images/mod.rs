@@ -61,6 +61,19 @@ pub struct Image {
     pub pixels: Vec<u8>,
 }
 
+impl Image {
+    /// Whether a pixel is not grey.
+    pub fn has_colour(&self) -> bool {
+        is_coloured(&self.pixels)
+    }
+}
+
+/// Whether one of some RGB pixels is not grey.
+pub fn is_coloured(pixels: &[u8]) -> bool {
+    let mut pixels = pixels.chunks_exact(3);
+    pixels.any(|p| p[0] != p[1] || p[1] != p[2])
+}
+
 /// What a file may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

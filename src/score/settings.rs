@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::metrics::lpips::LpipsNet;
 use crate::tensor::Resize;
@@ -203,7 +203,7 @@ impl Selection {
 }
 
 /// What the numbers follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// What the paper defines.
@@ -220,6 +220,12 @@ impl Protocol {
             Protocol::Exact => "exact",
             Protocol::Published => "published",
         }
+    }
+
+    /// Whether samples whose prediction is not the target are left out of all scores but the validity, as the paper of the
+    /// quantitative evaluations defines them; its code keeps them.
+    pub fn rejects_invalid(self) -> bool {
+        self == Protocol::Exact
     }
 }
 

@@ -1,6 +1,7 @@
 //! 95 % intervals: Wilson for fractions, normal for means, percentile bootstrap for anything else.
 //!
 //! Wilson (1927): (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n).
+//! Student: mean ± t s/√n with the quantile of n − 1 degrees of freedom, for few values.
 //! Normal: mean ± 1.96 s/√n with the sample standard deviation s (divisor n−1).
 //! Percentile bootstrap (Efron 1979): the 2.5 % and 97.5 % quantiles of the statistic over resamples.
 
@@ -105,6 +106,48 @@ pub fn mean_interval(values: &[f64]) -> Option<MeanInterval> {
         std_sample,
         half_width: std_sample.map(|s| Z_95_PRINTED * s / (n as f64).sqrt()),
     })
+}
+
+/// As [`mean_interval`], with Student's t in place of the normal quantile: for few values.
+pub fn student_interval(values: &[f64]) -> Option<MeanInterval> {
+    let found = mean_interval(values)?;
+    let half = |s: f64| student_975(found.n - 1) * s / (found.n as f64).sqrt();
+    Some(MeanInterval {
+        half_width: found.std_sample.map(half),
+        ..found
+    })
+}
+
+/// 97.5 % quantile of Student's t with `freedom` degrees of freedom, 1 or more.
+///
+/// P(|T| ≤ t) is a finite sum of powers of cos θ, θ = arctan(t/√ν) (Abramowitz and Stegun 26.7.3 and 26.7.4); found by bisection.
+fn student_975(freedom: usize) -> f64 {
+    let inside = |t: f64| {
+        let theta = (t / (freedom as f64).sqrt()).atan();
+        let (sin, cos) = theta.sin_cos();
+        let odd = freedom % 2 == 1;
+        let mut term = if odd { cos } else { 1.0 };
+        let mut sum = if freedom > 1 { term } else { 0.0 };
+        let mut power = if odd { 3 } else { 2 };
+        while power <= freedom.saturating_sub(2) {
+            term *= cos * cos * (power as f64 - 1.0) / power as f64;
+            sum += term;
+            power += 2;
+        }
+        match odd {
+            true => 2.0 / std::f64::consts::PI * (theta + sin * sum),
+            false => sin * sum,
+        }
+    };
+    let (mut low, mut high) = (0.0, 64.0);
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        match inside(middle) < 0.95 {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    0.5 * (low + high)
 }
 
 /// Arithmetic mean; `None` for no values.
@@ -260,6 +303,26 @@ mod tests {
         let three = mean_interval(&[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(three.std_sample, Some(1.0));
         close(three.half_width.unwrap(), 1.96 / 3f64.sqrt(), 1e-15);
+    }
+
+    /// Quantiles of R's `qt(0.975, df)`.
+    #[test]
+    fn few_values_have_the_interval_of_student() {
+        for (freedom, t) in [
+            (1, 12.706_204_736),
+            (2, 4.302_652_730),
+            (3, 3.182_446_305),
+            (4, 2.776_445_105),
+            (5, 2.570_581_836),
+            (9, 2.262_157_163),
+            (10, 2.228_138_852),
+            (100, 1.983_971_519),
+        ] {
+            close(student_975(freedom), t, 1e-8);
+        }
+        let two = student_interval(&[1.0, 3.0]).unwrap();
+        close(two.half_width.unwrap(), 12.706_204_736, 1e-8);
+        assert_eq!(student_interval(&[1.0]).unwrap().half_width, None);
     }
 
     #[test]

@@ -213,7 +213,18 @@ impl Data {
         &self.pixels[index * len..(index + 1) * len]
     }
 
-    /// Images with one channel, NCHW: pixels of 0 to 255 as values from `low` to `high`. Of coloured ones the first channel.
+    /// Refuses images of colours, of which a network of grey ones would see one channel.
+    pub fn expect_grey(&self) -> Result<()> {
+        let coloured = (0..self.rows.len()).find(|&i| images::is_coloured(self.image(i)));
+        match coloured.map(|i| &self.rows[i].file) {
+            None => Ok(()),
+            Some(file) => Err(TrainError::Data(format!(
+                "{file}: expected a grey image, as this network takes, found colours; convert the images to grey first"
+            ))),
+        }
+    }
+
+    /// Images with one channel, NCHW: pixels of 0 to 255 as values from `low` to `high`. The images must be grey: see [`Self::expect_grey`].
     pub fn grey_batch(&self, items: &[usize], [low, high]: [f32; 2]) -> Array {
         let mut array = Array::zeros([items.len(), 1, self.size, self.size]);
         let each = array.data.chunks_exact_mut(self.size * self.size);

@@ -179,6 +179,33 @@ fn prototypes_guide_with_the_auto_encoder_inside_the_program() {
     assert!(record.contains("\"prototypes\""), "{record}");
 }
 
+/// How many counterfactuals a run of GL finds, and of how many originals.
+fn found_by_gl(at: &Path, out: &str, more: &[&str]) -> [usize; 2] {
+    let short = "--method gl --gamma 0 --theta 0 --iterations 150 --weight-steps 5";
+    let args: Vec<&str> = short
+        .split_whitespace()
+        .chain(more.iter().copied())
+        .collect();
+    let output = generate(at, out, &args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = std::fs::read_dir(at.join(out)).unwrap();
+    let records = files.filter(|e| {
+        let path = e.as_ref().unwrap().path();
+        path.extension().is_some_and(|e| e == "json")
+    });
+    [images(at, out).len(), records.count()]
+}
+
+#[test]
+fn prototypes_reach_the_class_that_was_asked_for() {
+    let folder = letters("12");
+    let at = folder.path();
+    let [found, of] = found_by_gl(at, "any", &["--target", "other"]);
+    assert!(2 * found > of, "any other class: {found} of {of}");
+    let [found, of] = found_by_gl(at, "three", &["--target", "3"]);
+    assert!(2 * found > of, "class 3: {found} of {of}");
+}
+
 #[test]
 fn options_that_do_nothing_are_refused() {
     let folder = letters("2");
@@ -204,6 +231,18 @@ fn options_that_do_nothing_are_refused() {
             "--samples",
         ),
         (&["--target", "1", "--alpha", "boundary"][..], "--alpha"),
+        (
+            &["--method", "gb", "--target", "1", "--steps", "9"][..],
+            "--steps",
+        ),
+        (
+            &["--method", "gen", "--target", "1", "--seed", "9"][..],
+            "--seed",
+        ),
+        (
+            &["--method", "gl", "--target", "1", "--unet", "no_such_net"][..],
+            "--unet",
+        ),
     ] {
         let output = generate(folder.path(), "out", args);
         assert_eq!(
@@ -235,6 +274,96 @@ fn options_that_do_nothing_are_refused() {
             "{}",
             text(&output.stderr)
         );
+    }
+}
+
+#[test]
+fn colours_are_refused_by_grey_networks() {
+    let folder = letters("2");
+    let at = folder.path();
+    let file = at.join("data/images/000001.png");
+    let mut image = image::open(&file).unwrap().to_rgb8();
+    image.get_pixel_mut(3, 3)[1] ^= 64;
+    image.save(&file).unwrap();
+    let output = generate(at, "out", &["--method", "gb", "--target", "other"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    for word in ["000001.png", "grey image", "found colours"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    for what in [&["cnn"][..], &["inn"], &["autoencoder", "--grey=-0.5,0.5"]] {
+        let rest = "--quiet --data data --steps 1 --out net.safetensors";
+        let args: Vec<&str> = { ["train"].iter().chain(what).copied() }
+            .chain(rest.split_whitespace())
+            .collect();
+        let output = foil(at, &args);
+        assert_eq!(output.status.code(), Some(1), "{what:?}");
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("000001.png") && said.contains("found colours"),
+            "{what:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_search_that_finds_nothing_has_no_mean_change() {
+    let folder = letters("2");
+    let short = "--method gb --target other --iterations 1 --weight-steps 1";
+    let short: Vec<&str> = short.split_whitespace().collect();
+    let output = generate(folder.path(), "out", &short);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.starts_with("0 counterfactuals in out\n"), "{said}");
+}
+
+/// The small study with other lines in its configuration.
+fn changed_study(at: &Path, changes: &[(&str, &str)]) -> Output {
+    let print = [
+        "study",
+        "quantitative",
+        "--print-config",
+        "glyphs-small.toml",
+    ];
+    let mut config = text(&foil(at, &print).stdout);
+    for (line, other) in changes {
+        assert!(config.contains(line), "{line}");
+        config = config.replace(line, other);
+    }
+    std::fs::write(at.join("c.toml"), config).unwrap();
+    let args = "study quantitative --config c.toml --out s --quiet";
+    foil(at, &args.split_whitespace().collect::<Vec<_>>())
+}
+
+#[test]
+fn a_method_that_finds_nothing_leaves_cells_empty() {
+    for protocol in ["exact", "published"] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let protocol = format!("size = 28\nprotocol = \"{protocol}\"");
+        let changes = [
+            ("images = 16", "images = 4"),
+            ("size = 28", protocol.as_str()),
+            (
+                "iterations = 300\nlambdas = 6",
+                "iterations = 1\nlambdas = 1",
+            ),
+            ("iterations = 150", "iterations = 5"),
+        ];
+        let output = changed_study(at, &changes);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        assert!(printed.contains("GB: found 0 of 4"), "{printed}");
+        let tcv = printed.lines().find(|l| l.starts_with("TCV")).unwrap();
+        assert!(tcv.contains("0.0000"), "{printed}");
+        // Each method's scores and counterfactuals are files that `foil score` and `foil tables` take.
+        let score = "score --quiet --metrics en,tcv --range=-0.5,0.5 --json --originals \
+                     s/GEN/counterfactuals.safetensors::originals --counterfactuals \
+                     s/GEN/counterfactuals.safetensors";
+        let output = foil(at, &score.split_whitespace().collect::<Vec<_>>());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let tables = foil(at, &["tables", "--from", "s/GB", "s/GL", "s/GEN"]);
+        assert!(tables.status.success(), "{}", text(&tables.stderr));
     }
 }
 
@@ -322,4 +451,19 @@ fn a_tolerance_that_no_probability_can_miss_is_refused() {
     help.stdout(predicates::str::contains(
         "by guided diffusion, gb, gl or gen",
     ));
+}
+
+#[test]
+fn an_invertible_network_names_the_classes_of_an_attribute() {
+    let folder = letters("10");
+    let at = folder.path();
+    let rows = (0..10).map(|i| format!("{i:06}.png {} -1\n", if i % 2 == 0 { 1 } else { -1 }));
+    let list = format!("10\nSmiling Hat\n{}", rows.collect::<String>());
+    std::fs::write(at.join("list.txt"), list).unwrap();
+    let args = "train inn --quiet --data data/images --attributes list.txt --attribute Smiling --steps 1 --batch 4 \
+                --blocks 1,1 --widths 4,4 --dense 8 --out net.safetensors";
+    let output = foil(at, &args.split_whitespace().collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let card = std::fs::read_to_string(at.join("net.toml")).unwrap();
+    assert!(card.contains("not Smiling"), "{card}");
 }

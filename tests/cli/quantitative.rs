@@ -133,7 +133,7 @@ fn published_scores_of_arrays_are_those_of_numpy() {
 
 #[test]
 fn black_and_failed_counterfactuals_are_counted_not_dropped_in_silence() {
-    let exact = json(score("gen", "mnist_m05_05").args(ALL));
+    let exact = json(score("gen", "mnist_m05_05").args(ALL).arg("--keep-invalid"));
     assert_eq!(exact["groups"][0]["scores"]["im1"]["n"], 30);
     assert!(
         exact["notes"]
@@ -146,7 +146,7 @@ fn black_and_failed_counterfactuals_are_counted_not_dropped_in_silence() {
             .args(["--protocol", "published"]),
     );
     assert_eq!(published["groups"][0]["scores"]["im1"]["n"], 29);
-    let failed = json(score("gb", "mnist_m05_05").args(ALL));
+    let failed = json(score("gb", "mnist_m05_05").args(ALL).arg("--keep-invalid"));
     assert_eq!(failed["groups"][0]["scores"]["im1"]["n"], 28);
     assert_eq!(
         failed["groups"][0]["scores"]["target_class_validity"]["n"],
@@ -157,6 +157,60 @@ fn black_and_failed_counterfactuals_are_counted_not_dropped_in_silence() {
             .to_string()
             .contains("2 of 30 samples: the method failed")
     );
+}
+
+#[test]
+fn exact_scores_are_of_valid_counterfactuals_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let targets = npy(folder.path(), "t.npy", &[30], &[1.0; 30]);
+    let own = npy(folder.path(), "o.npy", &[30], &[0.0; 30]);
+    // Four that changed, but not to the target.
+    let mut predictions = [1.0f32; 30];
+    predictions[..4].fill(2.0);
+    let predictions = npy(folder.path(), "p.npy", &[30], &predictions);
+    let of = |more: &[&str]| {
+        let mut command = score("gen", "mnist_m05_05");
+        command.args(["--targets", &targets, "--predictions", &predictions]);
+        command.args(["--original-predictions", &own]);
+        json(command.args(ALL).args(more))
+    };
+    let n = |found: &Value, name: &str| found["groups"][0]["scores"][name]["n"].clone();
+    let exact = of(&[]);
+    for name in [
+        "elastic_net",
+        "im1",
+        "im2",
+        "fid",
+        "oracle_score/mnist_oracle_m05_05",
+    ] {
+        assert_eq!(n(&exact, name), 26, "{name}");
+    }
+    assert_eq!(n(&exact, "target_class_validity"), 30);
+    let said = "4 of 30 samples: the prediction is not the target; ";
+    let notes = exact["notes"].to_string();
+    assert!(
+        notes.contains(&format!("{said}they count in the validity only")),
+        "{notes}"
+    );
+    let kept = of(&["--keep-invalid"]);
+    assert_eq!(n(&kept, "elastic_net"), 30);
+    let notes = kept["notes"].to_string();
+    assert!(
+        notes.contains(&format!("{said}they are kept in every score")),
+        "{notes}"
+    );
+    // The published code asks whether the prediction changed, and leaves out what is black.
+    let published = of(&["--protocol", "published"]);
+    assert_eq!(n(&published, "elastic_net"), 29);
+    let mut command = score("gen", "mnist_m05_05");
+    command.args([
+        "--metrics",
+        "en",
+        "--protocol",
+        "published",
+        "--keep-invalid",
+    ]);
+    refused(&mut command, &["--keep-invalid", "leave it out"]);
 }
 
 #[test]
@@ -209,6 +263,7 @@ fn folders_of_images_get_the_same_scores_as_arrays() {
         "--range",
         "-0.5,0.5",
         "--skip-bad",
+        "--keep-invalid",
     ]);
     command
         .args(ALL)
@@ -266,6 +321,7 @@ fn folders_of_images_get_the_same_scores_as_arrays() {
         "--range",
         "-0.5,0.5",
         "--skip-bad",
+        "--keep-invalid",
     ]);
     command
         .args(ALL)
@@ -450,7 +506,7 @@ fn a_study_with_equal_targets_advises_its_configuration_and_keeps_what_is_done()
     );
     let gb = std::fs::read_to_string(folder.path().join("out/GB/scores.json")).unwrap();
     assert!(gb.contains("elastic_net"));
-    let mut command = study(folder.path(), "skip_bad = true", false);
+    let mut command = study(folder.path(), "skip_bad = true\nkeep_invalid = true", false);
     let output = command.assert().success().get_output().stdout.clone();
     let text = String::from_utf8_lossy(&output);
     // Failed ones are told, and how many count; a share has both ends of its interval; there is no chart without LVS.
@@ -470,9 +526,10 @@ fn a_study_with_equal_targets_advises_its_configuration_and_keeps_what_is_done()
 fn a_study_of_several_evaluation_models_shows_their_spread() {
     let folder = tempfile::tempdir().unwrap();
     let oracle = array("mnist_oracle_m05_05.toml");
+    let other = array("mnist_oracle_0_1.toml");
     let ae = small("autoencoders_mnist_m05_05.safetensors");
     let seeds = format!(
-        "oracle = \"{oracle}\"\n[[seed]]\noracle = \"{oracle}\"\nautoencoders = \"{0}\"\n[[seed]]\noracle = \"{oracle}\"\nautoencoders = \"{0}\"\n[label_models]\ndigit = \"{oracle}\"\n",
+        "oracle = \"{oracle}\"\n[[seed]]\noracle = \"{oracle}\"\nautoencoders = \"{0}\"\n[[seed]]\noracle = \"{other}\"\nautoencoders = \"{0}\"\n[label_models]\ndigit = \"{oracle}\"\n",
         ae.display()
     );
     let output = study(folder.path(), &seeds, false).assert().success();
@@ -485,7 +542,7 @@ fn a_study_of_several_evaluation_models_shows_their_spread() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    // The same networks twice: the scores of one of them, without a spread.
+    // The same auto-encoders twice: no spread; two oracles have one.
     let spread = text.split("sets of evaluation models").nth(1).unwrap();
     let line = |name: &str| {
         spread
@@ -494,11 +551,33 @@ fn a_study_of_several_evaluation_models_shows_their_spread() {
             .unwrap()
             .to_owned()
     };
-    for name in ["IM1 ", "100 IM2", "Oracle ", "FID"] {
+    for name in ["IM1 ", "100 IM2"] {
         assert_eq!(line(name).matches("± 0.0000").count(), 2, "{text}");
     }
+    assert!(!line("FID").contains("± 0.0000"), "{text}");
+    assert!(text.contains("Student's t"), "{text}");
     let svg = std::fs::read_to_string(folder.path().join("out/seeds.svg")).unwrap();
     assert!(svg.contains("GEN IM1:"), "{svg}");
+    // Names that lead out of the folder or are there twice, and the same networks under two names.
+    let named = |names: [&str; 2]| {
+        let seed = |name: &str| format!("[[seed]]\nname = \"{name}\"\noracle = \"{oracle}\"\n");
+        names.map(seed).concat()
+    };
+    for (names, words) in [
+        (["../../escaped", "b"], &["seed name", "../../escaped"][..]),
+        (["a", "a"], &["seed \"a\"", "twice"]),
+        (
+            ["a", "b"],
+            &["[[seed]] \"b\"", "[[seed]] \"a\"", "no spread"],
+        ),
+    ] {
+        let mut command = study(folder.path(), &named(names), false);
+        let output = command.assert().failure().get_output().stderr.clone();
+        let text = String::from_utf8_lossy(&output).into_owned();
+        for word in words {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
     let one = format!("[[seed]]\noracle = \"{oracle}\"\n");
     refused(
         &mut study(folder.path(), &one, false),
@@ -621,6 +700,7 @@ fn targets_that_are_the_prediction_already_are_refused_or_counted() {
         "--metrics",
         "tcv,en",
         "--skip-bad",
+        "--keep-invalid",
         "--targets",
         &one,
         "--original-predictions",
@@ -645,7 +725,9 @@ fn a_class_without_an_autoencoder_is_named() {
     let seven = npy(folder.path(), "t.npy", &[30], &[7.0; 30]);
     let mut command = score("gen", "mnist_m05_05");
     refused(
-        command.args(ALL).args(["--targets", &seven]),
+        command
+            .args(ALL)
+            .args(["--keep-invalid", "--targets", &seven]),
         &["one of class 7", "classes 0, 1, 2", "--autoencoder 7=CARD"],
     );
     let mut command = foil(&["score", "--quiet", "--metrics", "im1", "--originals"]);

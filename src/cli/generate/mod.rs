@@ -39,16 +39,16 @@ pub struct GenerateArgs {
     /// (default: glyph_resnet18; gb and gl: dot_cnn; gen, an invertible network: dot_inn)
     #[arg(long, value_name = "CARD")]
     classifier: Option<String>,
-    /// The denoising network
-    #[arg(long, value_name = "CARD", default_value = "glyph_ddpm")]
-    unet: String,
+    /// The denoising network (default: glyph_ddpm)
+    #[arg(long, value_name = "CARD")]
+    unet: Option<String>,
     #[command(flatten)]
     guidance: GuidanceArgs,
     #[command(flatten)]
     pixel: pixel::PixelArgs,
-    /// Steps of the diffusion: a number, or sections as in guided-diffusion
-    #[arg(long, value_name = "STEPS", default_value = "200")]
-    steps: String,
+    /// Steps of the diffusion: a number, or sections as in guided-diffusion (default: 200)
+    #[arg(long, value_name = "STEPS")]
+    steps: Option<String>,
     /// Noisy steps of these to leave out (default: half of them; dime: 7 of 10)
     #[arg(long, value_name = "N")]
     skip: Option<usize>,
@@ -58,9 +58,9 @@ pub struct GenerateArgs {
     /// Drop counterfactuals that the classifier does not call the target: their records stay, without an image
     #[arg(long)]
     reject: bool,
-    /// Seed of the noise
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    /// Seed of the noise (default: 0)
+    #[arg(long)]
+    seed: Option<u64>,
     /// Noise instead of that of the seed: a tensor [draws, images, 3, height, width], or without images for the same
     /// noise for all (.safetensors, .npy, .npz, .pth)
     #[arg(long, value_name = "FILE", conflicts_with = "seed")]
@@ -212,6 +212,9 @@ impl GenerateArgs {
     /// Refuses options of guided diffusion, for a method that does without.
     fn no_diffusion(&self, method: &str) -> anyhow::Result<()> {
         let own = [
+            ("--unet", self.unet.is_some()),
+            ("--steps", self.steps.is_some()),
+            ("--seed", self.seed.is_some()),
             ("--skip", self.skip.is_some()),
             ("--samples", self.samples != 1),
             ("--noise", self.noise.is_some()),
@@ -229,7 +232,8 @@ impl GenerateArgs {
 
     /// What to do, for networks that are open.
     fn plan(&self, method: diffusion::Method, networks: &Networks) -> anyhow::Result<Plan> {
-        let kept = crate::diffusion::spaced(networks.diffusion().steps, &self.steps)
+        let steps = self.steps.as_deref().unwrap_or("200");
+        let kept = crate::diffusion::spaced(networks.diffusion().steps, steps)
             .map_err(|e| usage(format!("--steps: {e}")))?
             .len();
         let usual = match self.guidance.is_dime() {
@@ -238,11 +242,11 @@ impl GenerateArgs {
         };
         let plan = Plan {
             method,
-            steps: self.steps.clone(),
+            steps: steps.to_owned(),
             skip: self.skip.unwrap_or(usual),
             sampler: self.guidance.sampler()?,
             samples: usize::from(self.samples),
-            seed: self.seed,
+            seed: self.seed.unwrap_or(0),
             noise: { self.noise.as_deref() }
                 .map(GivenNoise::read)
                 .transpose()?,
@@ -287,7 +291,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
     let networks = Networks::open(
         &registry,
         &Cards {
-            unet: &args.unet,
+            unet: args.unet.as_deref().unwrap_or("glyph_ddpm"),
             classifier: args.classifier.as_deref().unwrap_or("glyph_resnet18"),
             robust: args.guidance.robust.as_deref(),
             perceptual: method.perceptual(),

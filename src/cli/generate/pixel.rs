@@ -230,16 +230,20 @@ pub fn run(args: &GenerateArgs, method: MethodArg) -> anyhow::Result<()> {
 /// What came of all.
 fn summary(made: &[Made], out: &Path) -> String {
     let found: Vec<&Made> = made.iter().filter(|m| !m.record.rejected).collect();
-    let count = found.len().max(1) as f64;
+    let count = found.len() as f64;
     let flipped = found.iter().filter(|m| m.record.flipped).count();
     let change: f64 = found.iter().map(|m| m.record.change).sum();
-    let mut text = format!(
-        "{} counterfactuals in {}: {:.2} have their class as they are stored; mean change {:.4} of values from -1 to 1\n",
-        found.len(),
-        out.display(),
-        flipped as f64 / count,
-        change / count
-    );
+    let out = out.display();
+    // Nothing found has no mean.
+    let mut text = match found.is_empty() {
+        true => format!("0 counterfactuals in {out}\n"),
+        false => format!(
+            "{} counterfactuals in {out}: {:.2} have their class as they are stored; mean change {:.4} of values from -1 to 1\n",
+            found.len(),
+            flipped as f64 / count,
+            change / count
+        ),
+    };
     if found.len() < made.len() {
         text.push_str(&format!(
             "{} of {} originals have none: they are of the target already, or the search ended without one\n",

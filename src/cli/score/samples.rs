@@ -117,6 +117,12 @@ fn selection(args: &ScoreArgs) -> anyhow::Result<Selection> {
             )));
         }
     }
+    if args.keep_invalid && matches!(args.protocol, ProtocolArg::Published) {
+        return Err(usage(
+            "--keep-invalid: the published protocol keeps counterfactuals of other classes already; leave it out"
+                .into(),
+        ));
+    }
     Ok(selection)
 }
 
@@ -218,7 +224,7 @@ fn on<B: MetricBackend + 'static>(
         selection,
         range,
         protocol,
-        reject_invalid: args.reject_invalid,
+        reject_invalid: args.reject_invalid || (protocol.rejects_invalid() && !args.keep_invalid),
         skip_bad: args.skip_bad,
     };
     let mut bar = Bar::new(args.quiet);
@@ -314,11 +320,7 @@ fn decode(
     let read = |path: &Path| -> anyhow::Result<(Vec<f32>, [usize; 2])> {
         let image = images::read(path, &limits)?;
         let pixels = image.pixels.chunks_exact(3);
-        let colour = image
-            .pixels
-            .chunks_exact(3)
-            .any(|p| p[0] != p[1] || p[1] != p[2]);
-        if channels == 1 && colour {
+        if channels == 1 && image.has_colour() {
             return Err(UsageError(format!(
                 "{}: expected a grey image, as the networks take, found colours; give networks of colour images",
                 path.display()

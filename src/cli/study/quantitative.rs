@@ -28,7 +28,7 @@ pub struct QuantitativeArgs {
     /// Print a configuration that the program holds, to start from, and stop
     #[arg(long, value_name = "NAME")]
     print_config: Option<String>,
-    /// Folder for tables.txt, scores.json, counterfactuals.png and lvs.svg
+    /// Folder for tables.txt, scores.json, counterfactuals.png, lvs.svg and a folder for each method
     #[arg(long, value_name = "DIR", default_value = "quantitative")]
     out: PathBuf,
     /// Replace the results of an earlier call in --out

@@ -45,6 +45,9 @@ pub fn run(args: &AutoencoderArgs) -> Result<()> {
     let own = |row: &train::Row| args.class.is_none_or(|class| row.label == class);
     let task = Task::new("autoencoder", &args.common, 1000, own)?;
     let data = &task.data;
+    if args.grey.is_some() {
+        data.expect_grey()?;
+    }
     let channels = if args.grey.is_some() { 1 } else { 3 };
     let initial = train::autoencoder(args.common.seed, channels, usize::from(args.width));
     let options = [

@@ -44,6 +44,7 @@ pub fn run(args: &CnnArgs) -> Result<()> {
     let common = &args.common;
     let task = Task::new("cnn", common, 1000, |_| true)?;
     let data = &task.data;
+    data.expect_grey()?;
     if common.attribute.is_some() && args.target == TargetName::Character {
         let why = "--target character: CelebA's attributes have no characters; leave it out";
         return Err(super::UsageError(why.into()).into());

@@ -66,6 +66,7 @@ pub fn run(args: &InvertibleArgs) -> Result<()> {
     let common = &args.common;
     let task = Task::new("inn", common, 2000, |_| true)?;
     let data = &task.data;
+    data.expect_grey()?;
     let classes = super::classes(data, &task.items, |row| row.label)?;
     let layout = args.layout(data.size, classes)?;
     let options = [
@@ -112,7 +113,10 @@ pub fn run(args: &InvertibleArgs) -> Result<()> {
         dict,
         cost: trained.cost,
         found,
-        labels: (0..classes).map(|c| c.to_string()).collect(),
+        labels: match common.attribute {
+            Some(_) => common.attribute_labels(),
+            None => (0..classes).map(|c| c.to_string()).collect(),
+        },
         range: RANGE,
         grey: true,
         further: "role = \"invertible\"\n".into(),

@@ -255,7 +255,7 @@ fn round(value: f32) -> f32 {
 }
 
 impl Format {
-    /// Images as values NCHW; of a coloured image a grey network gets the first channel.
+    /// Images as values NCHW; images for a grey network must be grey.
     pub fn values<'a>(&self, images: impl ExactSizeIterator<Item = &'a Image>) -> Array {
         let [h, w] = self.size;
         let [low, high] = self.range;

@@ -15,7 +15,7 @@ type Result<T> = std::result::Result<T, GenerateError>;
 /// Any other class, as the target of a task.
 pub const ANY: usize = usize::MAX;
 
-/// Images of the size that a network takes, as they are: another size would be another image.
+/// Images of the size and the channels that a network takes, as they are: another size would be another image.
 pub fn read(format: &Format, path: &Path) -> Result<Image> {
     let image = images::read(path, &Limits::default())?;
     if [image.height, image.width] != format.size {
@@ -26,6 +26,14 @@ pub fn read(format: &Format, path: &Path) -> Result<Image> {
                  that they can be compared",
                 image.width, image.height, format.size[1], format.size[0]
             ),
+        });
+    }
+    if format.channels == 1 && image.has_colour() {
+        return Err(GenerateError::File {
+            path: path.to_owned(),
+            what: "expected a grey image, as the explained network takes, found colours: convert the originals to grey \
+                   first, or explain a network of colour images"
+                .into(),
         });
     }
     Ok(image)

@@ -3,6 +3,9 @@
 //!
 //! FISTA: at the momentum point `s` one step of plain gradient descent on
 //! `c max(0, p_own − max p_other + κ) + ‖s − x‖² + γ ‖AE(s) − s‖² + θ ‖Enc(s) − proto‖²`,
+//! (alibi's hinge; where a target is given it is `max(0, max log p_rival − log p_target + κ)` over all its rivals, which alibi
+//! does not have: there a target chooses the prototype and nothing else. The logarithm keeps the slope towards a target
+//! whose probability is next to nothing);
 //! then soft shrinkage of the change by β gives the candidate `a`, and `s = a + t/(t + 3) (a − a_before)`. Of the
 //! candidates that have another class the one of least `‖d‖² + β ‖d‖₁` is kept. `c` is searched for from one run to the next.
 
@@ -54,6 +57,9 @@ impl Default for Prototype {
     }
 }
 
+/// Probabilities below have the logarithm of this one; and no weight of a probability is larger than this, which f32 holds.
+const LEAST: f64 = 1e-30;
+const MOST: f64 = 1e36;
 /// Beyond this there is no upper bound of `c`.
 const UNBOUNDED: f64 = 1e9;
 
@@ -146,8 +152,8 @@ impl Prototype {
                 theta: self.theta,
                 prototypes: &of_active,
             };
-            let weights: Vec<(usize, f64)> = active.iter().map(|s| (s.before, s.c)).collect();
-            let weigh = |i: usize, row: &[f32]| self.weigh(row, weights[i]);
+            let aims: Vec<Aim> = active.iter().map(|s| s.aim()).collect();
+            let weigh = |i: usize, row: &[f32]| self.weigh(row, aims[i]);
             let (_, gradient) = networks.gradient(&points, &weigh, pulled.then_some(&pull))?;
             for (k, search) in active.iter_mut().enumerate() {
                 search.step(image(&gradient, k));
@@ -162,15 +168,36 @@ impl Prototype {
     }
 
     /// Weights of the probabilities in the loss: those of its hinge.
-    fn weigh(&self, row: &[f32], (own, c): (usize, f64)) -> Vec<f32> {
-        let (other, p) = best_other(row, own);
+    fn weigh(&self, row: &[f32], aim: Aim) -> Vec<f32> {
+        // The class that is to lose, and the one that is to win.
+        let (loser, winner) = match aim.target {
+            Some(target) => (best_other(row, target).0, target),
+            None => (aim.own, best_other(row, aim.own).0),
+        };
+        let p = |class: usize| f64::from(row[class]);
+        // What is compared, and its slope by the probability.
+        let (ahead, slope): (f64, fn(f64) -> f64) = match aim.target {
+            Some(_) => ((p(loser).max(LEAST) / p(winner).max(LEAST)).ln(), |p| {
+                1.0 / p.max(LEAST)
+            }),
+            None => (p(loser) - p(winner), |_| 1.0),
+        };
         let mut weights = vec![0.0; row.len()];
-        if f64::from(row[own]) - f64::from(p) + self.kappa > 0.0 {
-            weights[own] += c as f32;
-            weights[other] -= c as f32;
+        if ahead + self.kappa > 0.0 {
+            weights[loser] += (aim.c * slope(p(loser))).min(MOST) as f32;
+            weights[winner] -= (aim.c * slope(p(winner))).min(MOST) as f32;
         }
         weights
     }
+}
+
+/// What the hinge of an image is about.
+#[derive(Clone, Copy)]
+struct Aim {
+    own: usize,
+    target: Option<usize>,
+    /// Weight of the hinge.
+    c: f64,
 }
 
 fn missing(target: Option<usize>) -> PixelError {
@@ -226,6 +253,14 @@ impl<'a> Search<'a> {
             succeeded: false,
             best: None,
             evaluations: 0,
+        }
+    }
+
+    fn aim(&self) -> Aim {
+        Aim {
+            own: self.before,
+            target: self.target,
+            c: self.c,
         }
     }
 
@@ -319,5 +354,31 @@ impl<'a> Search<'a> {
             found: self.best.map(|(_, found)| found),
             evaluations: self.evaluations,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hinge_pulls_towards_the_target_or_towards_the_strongest_other_class() {
+        let gl = Prototype::default();
+        let weights = |row: &[f32], target| {
+            let aim = Aim {
+                own: 0,
+                target,
+                c: 2.0,
+            };
+            gl.weigh(row, aim)
+        };
+        let row = [0.6, 0.3, 0.1];
+        assert_eq!(weights(&row, None), [2.0, -2.0, 0.0]);
+        // By the logarithms, of which the slopes are 2/0.5 and 2/0.25.
+        assert_eq!(weights(&[0.5, 0.25, 0.25], Some(2)), [4.0, 0.0, -8.0]);
+        // The class that leads is not the target: it is pushed down, whichever it is.
+        assert_eq!(weights(&[0.25, 0.5, 0.25], Some(2)), [0.0, 4.0, -8.0]);
+        assert_eq!(weights(&[0.1, 0.6, 0.3], None), [0.0; 3]);
+        assert_eq!(weights(&[0.1, 0.3, 0.6], Some(2)), [0.0; 3]);
     }
 }

@@ -17,6 +17,8 @@ pub struct Counts {
     pub kept: usize,
     /// The method made no counterfactual.
     pub failed: usize,
+    /// The prediction is not the target; neither failed nor left out for its target.
+    pub invalid: usize,
     /// Entirely black, but neither failed nor left out for its target.
     pub black: usize,
     /// Left out: the target is the prediction on the original.
@@ -30,6 +32,10 @@ pub fn counts(samples: &Samples, terms: &Terms) -> Counts {
         samples: n,
         kept: count(&|i| terms.kept[i]),
         failed: count(&|i| samples.failed(i)),
+        invalid: count(&|i| {
+            let other = samples.prediction[i] != samples.target[i];
+            other && !samples.failed(i) && !terms.same_target[i]
+        }),
         black: count(&|i| terms.black[i] && !samples.failed(i) && !terms.same_target[i]),
         same_target: count(&|i| terms.same_target[i]),
     }

@@ -79,7 +79,8 @@ pub struct Run<'a> {
     pub selection: &'a Selection,
     pub range: [f64; 2],
     pub protocol: Protocol,
-    /// Leave samples out whose prediction is not the target.
+    /// Leave samples out whose prediction is not the target. The paper reports scores on valid counterfactuals only, its code
+    /// keeps all: see [`Protocol::rejects_invalid`].
     pub reject_invalid: bool,
     /// Leave samples out whose target is the prediction on the original.
     pub skip_bad: bool,
@@ -96,7 +97,18 @@ pub fn evaluate<B: Backend>(
     samples.check(run.protocol, run.skip_bad)?;
     let n = samples.target.len();
     let originals = Side::new("originals", &samples.originals, run)?;
-    let counterfactuals = Side::new("counterfactuals", &samples.counterfactuals, run)?;
+    let counterfactuals = match (0..n).all(|i| samples.failed(i)) {
+        // There is nothing to stretch to its smallest and largest value.
+        true => Side::new(
+            "counterfactuals",
+            &samples.counterfactuals,
+            &Run {
+                protocol: Protocol::Exact,
+                ..*run
+            },
+        )?,
+        false => Side::new("counterfactuals", &samples.counterfactuals, run)?,
+    };
     let mut terms = Terms {
         same_target: vec![false; n],
         ..Terms::default()

@@ -11,8 +11,9 @@
 //! | `label_variation/NAME` | Jensen–Shannon divergence of a label model's probabilities on x and c |
 //! | `fid` | Fréchet distance of the first oracle's embedding, inputs against counterfactuals |
 //!
-//! A sample whose method failed (prediction or target −1) has no counterfactual: it counts in the validity only. The published
-//! code drops counterfactuals that are entirely black as well; the exact protocol keeps and counts them.
+//! A sample whose method failed (prediction or target −1) has no counterfactual: it counts in the validity only. So does, in the
+//! exact protocol, one whose prediction is not the target: "except from TCV, we report scores only on valid counterfactual
+//! examples" (the paper; its code keeps them, and a caller may). The published code drops counterfactuals that are entirely black as well; the exact protocol keeps and counts them.
 
 mod aggregate;
 mod evaluate;

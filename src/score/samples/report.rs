@@ -101,6 +101,18 @@ pub fn notes(counts: Counts, run: &Run<'_>) -> Vec<String> {
         counts.failed,
         "the method failed; they count in the validity only",
     );
+    match (run.protocol, run.reject_invalid) {
+        (_, true) => note(
+            counts.invalid,
+            "the prediction is not the target; they count in the validity only",
+        ),
+        (Protocol::Exact, false) => note(
+            counts.invalid,
+            "the prediction is not the target; they are kept in every score",
+        ),
+        // As published, which asks whether the prediction changed.
+        (Protocol::Published, false) => {}
+    }
     let black = match (run.protocol, run.reject_invalid) {
         (Protocol::Exact, false) => {
             "the counterfactual is entirely black; they are kept in every score"

@@ -13,6 +13,14 @@ pub enum QuantitativeError {
         difference: String,
         explanation: String,
     },
+    #[error(
+        "{score} of {method} ({place}): expected a fingerprint, which says with which networks and options it was computed, found none; score it again with `foil score`"
+    )]
+    NoFingerprint {
+        score: String,
+        method: String,
+        place: String,
+    },
     #[error("{0}")]
     Usage(String),
     #[error("{place}: {reason}")]

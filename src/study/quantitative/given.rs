@@ -8,6 +8,7 @@
 //! oracle = "oracle.toml"              # optional: oracle score and FID of its embedding
 //! samples = 8                         # optional: rows of the grid
 //! skip_bad = true                     # optional: leave samples out whose target is the prediction already
+//! keep_invalid = true                 # optional, exact only: keep counterfactuals whose prediction is not the target
 //! explained = "dot"                   # optional: the label that the counterfactuals are to change
 //! [label_models]                      # optional: LVS
 //! dot = "oracle.toml"
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::QuantitativeError;
+use crate::score::Protocol;
 
 /// A data set of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +67,11 @@ pub(super) struct Judges {
 pub struct Given {
     pub(super) range: [f64; 2],
     #[serde(default)]
-    pub(super) protocol: GivenProtocol,
+    pub(super) protocol: Protocol,
     #[serde(default)]
     pub(super) skip_bad: bool,
+    #[serde(default)]
+    pub(super) keep_invalid: bool,
     pub(super) explained: Option<String>,
     pub(super) originals: String,
     autoencoders: Option<String>,
@@ -87,14 +91,6 @@ fn eight() -> usize {
     8
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum GivenProtocol {
-    #[default]
-    Exact,
-    Published,
-}
-
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Method {
@@ -103,6 +99,25 @@ pub(super) struct Method {
     pub original_predictions: Option<String>,
     pub targets: Option<String>,
     pub predictions: Option<String>,
+}
+
+/// Refuses names that would lead out of the result folder, and names that are given twice.
+fn distinct(what: &str, of: &str, mut names: Vec<&str>) -> Result<(), String> {
+    let plain = |c: char| c.is_alphanumeric() || "-_+ ".contains(c);
+    let odd = |name: &&&str| name.is_empty() || !name.chars().all(plain);
+    if let Some(name) = names.iter().find(odd) {
+        return Err(format!(
+            "{what} name {name:?}: expected letters, digits, -, _, + and spaces, as it names {of}; choose such a name"
+        ));
+    }
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(format!(
+            "{what} {:?} is there twice; give each a name of its own",
+            twice[0]
+        )),
+        None => Ok(()),
+    }
 }
 
 impl Given {
@@ -119,28 +134,15 @@ impl Given {
                 "range: expected LO < HI, found {low} and {high}"
             )));
         }
+        if given.keep_invalid && given.protocol == Protocol::Published {
+            let why = "keep_invalid: the published protocol keeps counterfactuals of other classes already; leave it out";
+            return Err(wrong(why.into()));
+        }
         if given.method.is_empty() {
             return Err(wrong("expected a [[method]], found none".into()));
         }
-        let plain = |c: char| c.is_alphanumeric() || "-_+ ".contains(c);
-        if let Some(method) = given
-            .method
-            .iter()
-            .find(|m| m.name.is_empty() || !m.name.chars().all(plain))
-        {
-            return Err(wrong(format!(
-                "method name {:?}: expected letters, digits, -, _ and +, which name a folder",
-                method.name
-            )));
-        }
-        let mut names: Vec<&str> = given.method.iter().map(|m| m.name.as_str()).collect();
-        names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let name = twice[0];
-            return Err(wrong(format!(
-                "method {name:?} is there twice; give each a name of its own"
-            )));
-        }
+        let names = given.method.iter().map(|m| m.name.as_str());
+        distinct("method", "a folder", names.collect()).map_err(wrong)?;
         let empty = |s: &&Judges| {
             s.autoencoders.is_none() && s.oracle.is_none() && s.label_models.is_empty()
         };
@@ -156,6 +158,8 @@ impl Given {
         for (at, seed) in given.seed.iter_mut().enumerate() {
             seed.name.get_or_insert_with(|| (at + 1).to_string());
         }
+        let names = given.seed.iter().filter_map(|s| s.name.as_deref());
+        distinct("seed", "a file", names.collect()).map_err(wrong)?;
         given.folder = path.parent().unwrap_or(Path::new("")).into();
         Ok(given)
     }

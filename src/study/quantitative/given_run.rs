@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::given::{Data, Given, GivenProtocol, Judges, Method};
+use super::given::{Data, Given, Judges, Method};
 use super::{
     GridColumn, MethodScores, QuantitativeError, counterfactual_grid, label_variation_svg,
     seeds_svg, seeds_table, table,
@@ -93,8 +93,8 @@ impl<B: MetricBackend + 'static> Loaded<B> {
         let run = Run {
             selection: &selection,
             range: given.range,
-            protocol: protocol(given),
-            reject_invalid: false,
+            protocol: given.protocol,
+            reject_invalid: given.protocol.rejects_invalid() && !given.keep_invalid,
             skip_bad: given.skip_bad,
         };
         let terms = samples::evaluate(backend, samples, &networks, &run, &mut |_, _| {})?;
@@ -121,13 +121,6 @@ impl<B: MetricBackend + 'static> Loaded<B> {
     }
 }
 
-fn protocol(given: &Given) -> Protocol {
-    match given.protocol {
-        GivenProtocol::Exact => Protocol::Exact,
-        GivenProtocol::Published => Protocol::Published,
-    }
-}
-
 /// The samples of a method.
 fn samples_of<B: MetricBackend + 'static>(
     backend: &B,
@@ -142,9 +135,9 @@ fn samples_of<B: MetricBackend + 'static>(
         targets: at(&method.targets),
         predictions: at(&method.predictions),
     })?;
-    let samples = parts.complete(backend, None, given.range, protocol(given))?;
+    let samples = parts.complete(backend, None, given.range, given.protocol)?;
     let same = samples.same_target();
-    if let (Protocol::Exact, false, Some(first)) = (protocol(given), given.skip_bad, same.first()) {
+    if let (Protocol::Exact, false, Some(first)) = (given.protocol, given.skip_bad, same.first()) {
         return Err(QuantitativeError::Usage(format!(
             "method {}, targets, sample {first}: expected a target other than the class that the original has already, found class {} as both ({} such samples); there is nothing to change in such a sample: correct the targets, leave these samples out and count them with `skip_bad = true` in the configuration, or follow the published code with `protocol = \"published\"`",
             method.name,
@@ -209,7 +202,18 @@ pub fn run_given<B: MetricBackend + 'static>(
     let mut files = vec!["tables.txt", "tables.md", "tables.tex", "tables.csv"];
     let mut seeds = Vec::new();
     for judges in &given.seed {
-        seeds.push(of_seed(backend, registry, given, judges, out, note)?);
+        let own = of_seed(backend, registry, given, judges, out, note)?;
+        let same = |(_, other): &(&Judges, &Vec<MethodScores>)| alike_networks(other, &own);
+        if let Some((first, _)) = given.seed.iter().zip(&seeds).find(same) {
+            let name = |judges: &Judges| judges.name.clone().unwrap_or_default();
+            return Err(QuantitativeError::Usage(format!(
+                "[[seed]] {:?}: expected evaluation models of its own, found the networks of [[seed]] {:?} under other names; the \
+                 same networks twice have no spread: leave one out, or give it networks of another seed",
+                name(judges),
+                name(first)
+            )));
+        }
+        seeds.push(own);
     }
     if !seeds.is_empty() {
         let spread = seeds_table(&seeds);
@@ -247,6 +251,23 @@ pub fn run_given<B: MetricBackend + 'static>(
         text: printed,
         files,
     })
+}
+
+/// Whether two sets of evaluation models are the same networks.
+fn alike_networks(one: &[MethodScores], other: &[MethodScores]) -> bool {
+    let networks = |methods: &[MethodScores]| -> std::collections::BTreeSet<(String, String)> {
+        let prints = methods.iter().flat_map(|m| &m.fingerprints);
+        let with_weights = prints.filter_map(|(name, print)| {
+            // Oracles may have names of their own.
+            let score = match name.split_once('/') {
+                Some((score, _)) if score.starts_with("oracle") => score,
+                _ => name,
+            };
+            Some((score.to_owned(), print.weights_sha256.clone()?))
+        });
+        with_weights.collect()
+    };
+    networks(one) == networks(other)
 }
 
 /// All methods by one further set of evaluation models.

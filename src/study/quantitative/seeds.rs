@@ -1,12 +1,12 @@
 //! Figure 6: how much scores depend on the evaluation models. Each set of models (auto-encoders, oracle, label models of another
-//! seed) scores all methods; shown are the means over the sets with 95 % intervals.
+//! seed) scores all methods; shown are the means over the sets with 95 % intervals, by Student's t: sets are few.
 
 use std::fmt::Write;
 
 use super::MethodScores;
 use super::bars::{COLOURS, escaped};
 use super::tables::ROWS;
-use crate::stats::interval::mean_interval;
+use crate::stats::interval::student_interval;
 use crate::study::tables::settings::Better;
 use crate::study::tables::{Cell, Std, Table, TableRow, Zeros};
 
@@ -47,7 +47,7 @@ pub fn seeds_table(seeds: &[Vec<MethodScores>]) -> Table {
             let cells = (0..names.len()).map(|m| {
                 let of = seeds.iter().filter_map(|methods| methods.get(m));
                 let values: Vec<f64> = of.filter_map(value).map(|v| factor * v).collect();
-                match mean_interval(&values) {
+                match student_interval(&values) {
                     Some(found) => Cell::Value {
                         mean: found.mean,
                         std: found.half_width,
@@ -85,7 +85,8 @@ pub fn seeds_table(seeds: &[Vec<MethodScores>]) -> Table {
         against: None,
         columns: names,
         rows,
-        convention: "mean ± half of the 95 % interval over sets of evaluation models".into(),
+        convention: "mean ± half of the 95 % interval (Student's t) over sets of evaluation models"
+            .into(),
         notes: vec![
             "methods differ by more than the models do where the intervals are apart".into(),
         ],
@@ -193,8 +194,8 @@ mod tests {
         else {
             panic!("no value");
         };
-        // Sample std of 0.1 and 0.3 is 0.1414; times 1.96 / sqrt 2.
-        assert!((mean - 0.2).abs() < 1e-12 && (std.unwrap() - 0.196).abs() < 1e-9);
+        // Sample std of 0.1 and 0.3 is 0.1414; times 12.706 / sqrt 2, Student's t with one degree of freedom.
+        assert!((mean - 0.2).abs() < 1e-12 && (std.unwrap() - 1.270_620_474).abs() < 1e-8);
         assert_eq!(groups, 2);
         let svg = seeds_svg(&table);
         assert_eq!(svg.matches("<title>").count(), 3, "{svg}");

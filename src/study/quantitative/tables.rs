@@ -195,12 +195,22 @@ fn cell(score: &Score, factor: f64) -> Cell {
     }
 }
 
-/// Refuses scores of one name that were computed with different networks, ranges or options.
+/// Refuses scores of one name that were computed with different networks, ranges or options, or that do not say with which.
 fn alike(name: &str, methods: &[MethodScores]) -> Result<(), QuantitativeError> {
     let mut known: Option<(&MethodScores, &Fingerprint)> = None;
-    for method in methods.iter().filter(|m| m.scores.contains_key(name)) {
+    let with: Vec<&MethodScores> = { methods.iter() }
+        .filter(|m| m.scores.contains_key(name))
+        .collect();
+    if with.len() < 2 {
+        return Ok(());
+    }
+    for method in with {
         let Some(own) = method.fingerprints.get(name) else {
-            continue;
+            return Err(QuantitativeError::NoFingerprint {
+                score: name.into(),
+                method: method.method.clone(),
+                place: method.place.clone(),
+            });
         };
         let Some((first, fingerprint)) = known else {
             known = Some((method, own));
@@ -273,6 +283,18 @@ mod tests {
             panic!("no value");
         };
         assert!((mean - 2.0).abs() < 1e-12 && (std.unwrap() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_score_without_a_fingerprint_is_refused() {
+        let mut other = method("GL", [0.0, 1.0]);
+        other.fingerprints.clear();
+        let error = table(1, "t", &[method("GB", [0.0, 1.0]), other], None).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("im2 of GL (here)") && error.contains("fingerprint"),
+            "{error}"
+        );
     }
 
     #[test]

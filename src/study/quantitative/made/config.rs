@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{MadeError, Result};
 use crate::explain::pixel::{Alpha, Method, Prototype, Wachter};
 use crate::glyphs::{Labels, Model};
+use crate::score::Protocol;
 
 /// Configurations that the program holds: name and text.
 pub const SHIPPED: [(&str, &str); 2] = [
@@ -29,6 +30,9 @@ pub struct Config {
     pub size: usize,
     /// Values of black and white pixels, for all scores.
     pub range: [f32; 2],
+    /// What the scores follow.
+    #[serde(default)]
+    pub protocol: Protocol,
     pub networks: Networks,
     /// Networks whose label is watched by the LVS, by the name of the label.
     pub labels: BTreeMap<String, String>,

@@ -29,6 +29,8 @@ pub enum MadeError {
     #[error(transparent)]
     Net(#[from] NetError),
     #[error(transparent)]
+    Files(#[from] crate::train::TrainError),
+    #[error(transparent)]
     Tensor(#[from] TensorError),
     #[error(transparent)]
     Glyph(#[from] GlyphError),

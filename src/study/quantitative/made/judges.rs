@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Config, Counterfactuals, MadeError, MethodScores, Result};
+use super::{Config, Counterfactuals, MadeError, Result};
 use crate::nets::build;
+use crate::score::samples::Titles;
 use crate::score::samples::load::card_range;
 use crate::score::samples::{
-    Autoencoders, LabelModel, Networks, Run, aggregate, counts, evaluate, fingerprints, notes,
+    self, Autoencoders, LabelModel, Networks, Run, aggregate, counts, evaluate, fingerprints,
 };
-use crate::score::{Protocol, Selection};
+use crate::score::{Protocol, Scores, Selection};
 use crate::tensor::cpu::Cpu;
 use crate::tensor::{Backend, StateDict};
 use crate::weights::{Registry, Role, sha256};
@@ -22,6 +23,8 @@ pub struct Judges {
     oracle: LabelModel<Cpu>,
     labels: Vec<LabelModel<Cpu>>,
     range: [f64; 2],
+    protocol: Protocol,
+    seed: u64,
 }
 
 impl Judges {
@@ -75,17 +78,19 @@ impl Judges {
             oracle: model("oracle", &config.networks.oracle)?,
             labels,
             range: config.range.map(f64::from),
+            protocol: config.protocol,
+            seed: config.seed,
         })
     }
 
-    /// All scores of a method, by the published rules.
-    pub fn score(&self, made: &Counterfactuals) -> Result<MethodScores> {
+    /// All scores of a method. What cannot be computed of its counterfactuals, because there are too few, has no value.
+    pub fn score(&self, made: &Counterfactuals) -> Result<Scores> {
         let selection = Selection::parse(METRICS).map_err(|what| MadeError::Config { what })?;
         let run = Run {
             selection: &selection,
             range: self.range,
-            protocol: Protocol::Published,
-            reject_invalid: false,
+            protocol: self.protocol,
+            reject_invalid: self.protocol.rejects_invalid(),
             skip_bad: false,
         };
         let networks = Networks {
@@ -95,13 +100,24 @@ impl Judges {
         };
         let terms = evaluate(&Cpu, &made.samples, &networks, &run, &mut |_, _| {})?;
         let scores = aggregate(&made.samples, &terms, &run)?;
-        let notes = notes(counts(&made.samples, &terms), &run);
-        Ok(MethodScores {
-            method: made.method.clone(),
-            place: "this study".into(),
-            fingerprints: fingerprints(&scores, &networks, &run, Cpu.arithmetic()),
+        let fingerprints = fingerprints(&scores, &networks, &run, Cpu.arithmetic());
+        let device = Cpu.describe();
+        let titles = Titles {
+            name: &made.method,
+            method: Some(&made.method),
+            classifier: None,
+            device: &device,
+            seed: self.seed,
+        };
+        let counts = counts(&made.samples, &terms);
+        let oracles = vec![self.oracle.name.clone()];
+        Ok(samples::scores(
+            &titles,
             scores,
-            notes,
-        })
+            fingerprints,
+            counts,
+            &run,
+            oracles,
+        ))
     }
 }

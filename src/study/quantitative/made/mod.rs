@@ -1,8 +1,8 @@
 //! The study on counterfactuals that it makes itself: fresh glyphs, the methods GB, GL and GEN, and their scores.
 //!
 //! The data are glyphs whose label is a dot, the idea of FakeMNIST: what a counterfactual must change is known, and so is what
-//! it must not. Scores follow the published rules: a failed counterfactual (prediction −1, a black image) counts in TCV and
-//! in nothing else.
+//! it must not. Scores follow the protocol of the configuration: a failed counterfactual (prediction −1, a black image) counts in TCV and
+//! in nothing else. What a method made, and its scores, are written before the next method begins.
 
 mod config;
 mod error;
@@ -24,7 +24,8 @@ use crate::metrics::validity::argmax;
 use crate::report::study_tables::{Document, text};
 use crate::score::samples::{Pixels, Samples};
 use crate::stats::random::{Draws, Stream};
-use crate::tensor::WithGradients;
+use crate::tensor::{Array, StateDict, WithGradients};
+use crate::train::{Precision, write_weights};
 use crate::weights::Registry;
 use judges::Judges;
 
@@ -35,6 +36,8 @@ pub const TABLES: &str = "tables.txt";
 pub const SCORES: &str = "scores.json";
 pub const GRID: &str = "counterfactuals.png";
 pub const BARS: &str = "lvs.svg";
+/// Of each method, in a folder of its name: originals and counterfactuals as `foil score` reads them.
+pub const MADE: &str = "counterfactuals.safetensors";
 
 /// Images of a study: grey, with their two labels.
 pub struct Originals {
@@ -114,7 +117,17 @@ pub fn run(
     for method in config.methods() {
         note(&format!("{}: {} images", method.name(), config.images));
         let made = make(config, registry, device, &atlas, &method, &originals)?;
-        scores.push(judges.score(&made)?);
+        let files = files(&made, &originals, config)?;
+        let folder = out.join(&made.method);
+        std::fs::create_dir_all(&folder).map_err(|error| MadeError::File {
+            path: folder.display().to_string(),
+            what: format!("cannot make this folder: {error}"),
+        })?;
+        write_weights(&folder.join(MADE), &files, Precision::Single)?;
+        let found = judges.score(&made)?;
+        let text = crate::report::json::scores(&found);
+        write_whole(&folder.join(SCORES), text.as_bytes())?;
+        scores.extend(MethodScores::of("this study", &found));
         lines.push(line(&made, &originals));
         all.push(made);
     }
@@ -158,6 +171,22 @@ pub fn run(
         text: printed,
         scores,
     })
+}
+
+/// Originals, counterfactuals and classes of a method under the names that `foil score` looks for.
+fn files(made: &Counterfactuals, originals: &Originals, config: &Config) -> Result<StateDict> {
+    let samples = &made.samples;
+    let (n, side) = (samples.target.len(), config.size);
+    let images = |values: Vec<f32>| Array::new([n, 1, side, side], values);
+    let classes = |of: &[i64]| Array::new([n], of.iter().map(|&c| c as f32).collect());
+    let grey = originals.grey().into_iter().map(f32::from).collect();
+    let mut dict = StateDict::new();
+    dict.insert("originals", images(grey)?);
+    dict.insert("cfs", images(samples.counterfactuals.values.clone())?);
+    dict.insert("orig_pred", classes(&samples.original_prediction)?);
+    dict.insert("q", classes(&samples.target)?);
+    dict.insert("cf_pred", classes(&samples.prediction)?);
+    Ok(dict)
 }
 
 /// The label that the explained networks learnt.
