@@ -20,7 +20,7 @@ const PREFIX: &str = ".foil-lock";
 pub fn is_filled(folder: &Path) -> bool {
     let other = |name: &std::ffi::OsStr| {
         let name = name.to_string_lossy();
-        !name.starts_with(PREFIX) && !(name.starts_with('.') && name.ends_with(super::PART))
+        !(name.starts_with(PREFIX) || name.starts_with('.') && name.ends_with(super::PART))
     };
     fs::read_dir(folder).is_ok_and(|mut entries| {
         entries.any(|entry| entry.is_ok_and(|entry| other(&entry.file_name())))
