@@ -207,7 +207,9 @@ def accuracy(sides, net, folder, args):
         ask()
         error = sides.a.ask("compare", files["truth"], files["output"])
         rows.append([name, title, f"{error['l2']:.1e}", f"{error['largest']:.1e}"])
-        worst[title.split()[0]] = max(worst[title.split()[0]], error["l2"])
-    # Not `>`: an error that is no number is too large.
+        side = title.split()[0]
+        # Not `>`: an error that is no number is larger than any.
+        if not error["l2"] <= worst[side]:
+            worst[side] = error["l2"]
     right = worst["foil"] <= worst["torch"] * (MOST_ERROR_FAST if args.fast else MOST_ERROR)
     return rows, right

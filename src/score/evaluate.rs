@@ -100,12 +100,18 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         batch: &[Decoded],
         journal: &mut Journal,
     ) -> Result<Vec<Record>, EvaluateError> {
+        let kept = self.cache.bytes();
         let found = self.try_batch(batch, journal);
-        // What is kept for later batches goes before this one is made smaller.
         match &found {
-            Err(error) if error.is_shortage() && self.cache.shrink() => {
+            // What is kept for other batches goes before this one is made smaller. Where that helps, less is kept from now on.
+            Err(error) if error.is_shortage() && kept > 0 => {
+                let limit = self.cache.restart(kept / 2);
                 self.backend.release();
-                self.try_batch(batch, journal)
+                let again = self.try_batch(batch, journal);
+                if again.is_err() {
+                    self.cache.restart(limit);
+                }
+                again
             }
             _ => found,
         }

@@ -123,7 +123,7 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         };
         let set = self.work.pairs[first].set;
         let earlier: Vec<usize> = (set..first).filter(|p| !self.skipped.contains(p)).collect();
-        let mut to_earlier = vec![Vec::with_capacity(earlier.len() + taps.len()); taps.len()];
+        let mut to_earlier = vec![Vec::new(); taps.len()];
         // Earlier members come a batch at a time, so that memory does not grow with the set.
         for part in earlier.chunks(taps.len().max(1)) {
             let mut images = Vec::with_capacity(part.len() + taps.len());
@@ -145,10 +145,10 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
         if next.is_some_and(|n| n.set == set) {
             for (&member, taps) in members.iter().zip(taps) {
                 let own = self.owned(taps)?;
-                self.cache.put(self.backend, Key::Pair(member), &own);
+                self.cache.put(self.backend, Key::Pair(set, member), &own);
             }
         } else {
-            (set..last).for_each(|member| self.cache.forget(Key::Pair(member)));
+            (set..last).for_each(|member| self.cache.forget(Key::Pair(set, member)));
         }
         Ok(to_earlier)
     }
@@ -173,7 +173,7 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
 
     /// Features of a counterfactual of an earlier batch.
     fn earlier_taps(&mut self, pair: usize) -> Result<Taps<B>, EvaluateError> {
-        let key = Key::Pair(pair);
+        let key = Key::Pair(self.work.pairs[pair].set, pair);
         if let Some(taps) = self.cache.get(key) {
             return Ok(taps);
         }

@@ -11,8 +11,8 @@ use crate::tensor::Backend;
 pub enum Key {
     /// An original, with the group whose rescaling applies (published protocol; else 0).
     Original(usize, usize),
-    /// The counterfactual of a pair.
-    Pair(usize),
+    /// The counterfactual of a pair, after the first pair of its set.
+    Pair(usize, usize),
 }
 
 /// The taps of one image.
@@ -51,9 +51,19 @@ impl<B: Backend> TapCache<B> {
         }
         // The members of a set are asked for in their order, again and again: if each took the place of the one before,
         // none would be there when its turn comes.
-        let replaces = |other: &Key| !matches!((key, other), (Key::Pair(_), Key::Pair(_)));
+        let stays =
+            |other: &Key| matches!((key, other), (Key::Pair(a, _), Key::Pair(b, _)) if a == *b);
+        let staying: usize = self
+            .kept
+            .iter()
+            .filter(|(k, _)| stays(k))
+            .map(|(_, e)| e.1)
+            .sum();
+        if staying + size > self.limit {
+            return;
+        }
         while self.bytes + size > self.limit {
-            let others = self.kept.iter().filter(|(k, _)| replaces(k));
+            let others = self.kept.iter().filter(|(k, _)| !stays(k));
             let Some(oldest) = others.min_by_key(|(_, e)| e.0).map(|(k, _)| *k) else {
                 return;
             };
@@ -63,13 +73,16 @@ impl<B: Backend> TapCache<B> {
         self.kept.insert(key, (self.clock, size, Arc::clone(taps)));
     }
 
-    /// Gives up everything, and keeps half as much from now on; false if there was nothing to give up.
-    pub fn shrink(&mut self) -> bool {
-        let had_some = !self.kept.is_empty();
-        self.limit = self.bytes / 2;
-        self.bytes = 0;
+    /// Bytes that are kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives up everything and keeps at most so many bytes from now on; how many it was before.
+    pub fn restart(&mut self, limit: usize) -> usize {
         self.kept.clear();
-        had_some
+        self.bytes = 0;
+        std::mem::replace(&mut self.limit, limit)
     }
 
     pub fn forget(&mut self, key: Key) {

@@ -111,7 +111,8 @@ fn automatic(precision: Precision) -> (Device, Opened, String) {
         Err(why) if cuda::driver_is_there() => but = format!("; {why}"),
         _ => {}
     }
-    let found = match wgpu::may_have_a_gpu() {
+    let looked = wgpu::may_have_a_gpu();
+    let found = match looked {
         true => adapters(),
         false => Vec::new(),
     };
@@ -128,7 +129,10 @@ fn automatic(precision: Precision) -> (Device, Opened, String) {
     let why = match found.first() {
         Some(software) if software.software => format!("no GPU, only {}", software.name),
         Some(_) => "no GPU that can be used".into(),
-        None => "no GPU found".into(),
+        None if looked => "no GPU found".into(),
+        None => {
+            "no GPU found: no device node of one in /dev; --device wgpu looks at all drivers".into()
+        }
     };
     (Device::Cpu, Opened::Cpu(super::cpu::Cpu), why + &but)
 }

@@ -53,7 +53,7 @@ pub fn upload(array: &Array) -> Result<Shape> {
 
 /// 8-bit images of one size.
 pub fn pixels(images: &[&[u8]], height: usize, width: usize) -> Result<Shape> {
-    let shape = Shape::new(images.len(), height, width, 3);
+    let shape = sized("pixels", Shape::new(images.len(), height, width, 3))?;
     match images.iter().find(|i| i.len() != shape.image()) {
         Some(odd) => Err(TensorError::Length {
             shape: vec![height, width, 3],
@@ -65,9 +65,7 @@ pub fn pixels(images: &[&[u8]], height: usize, width: usize) -> Result<Shape> {
 
 /// The same number of values under another shape.
 pub fn view(from: Shape, to: Shape) -> Result<()> {
-    let sides = [to.n, to.h, to.w, to.c];
-    let len = sides.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-    if len == Some(from.len()) {
+    if to.checked_len() == Some(from.len()) {
         return Ok(());
     }
     let expected = format!("{} values", from.len());
@@ -145,6 +143,11 @@ pub fn conv(x: Shape, spec: &Conv) -> Result<Shape> {
         return refuse("convolution", expected, format!("{}", x.c));
     }
     let [h, w] = spec.output(x.h, x.w)?;
+    // What lies around the image, and the steps over it, are walked too.
+    let p = spec.padding;
+    let (rows, columns) = (x.h + p.top + p.bottom, x.w + p.left + p.right);
+    let around = Shape::new(x.n.max(1), rows, columns.saturating_mul(spec.stride), x.c);
+    sized("convolution", around)?;
     sized("convolution", Shape::new(x.n, h, w, spec.outputs))
 }
 

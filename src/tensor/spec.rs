@@ -25,7 +25,7 @@ pub enum TensorError {
         "{device} has no memory for {bytes} bytes more; take fewer at once (--batch, where a command has it) or use --device cpu"
     )]
     OutOfMemory { device: String, bytes: usize },
-    /// What a device's own library says.
+    /// One row or pixel is more than a kernel may see.
     #[error(
         "{operation}: {smallest} is larger than what this device lets a kernel see; use smaller images or --device cpu"
     )]
@@ -33,6 +33,7 @@ pub enum TensorError {
         operation: &'static str,
         smallest: &'static str,
     },
+    /// What a device's own library says.
     #[error("{0}")]
     Device(String),
 }
@@ -231,7 +232,9 @@ impl Pool {
     pub fn output(&self, h: usize, w: usize) -> Result<[usize; 2], TensorError> {
         let padding = Padding::all(self.padding);
         let kernel = [self.kernel, self.kernel];
-        if self.padding > self.kernel / 2 {
+        // Windows of more than 2³² pixels have areas that wrap around.
+        let area = self.kernel.checked_mul(self.kernel);
+        if self.padding > self.kernel / 2 || area.is_none() {
             return Err(TensorError::Shape {
                 operation: "pooling",
                 expected: format!("padding of at most half the window, {}", self.kernel / 2),

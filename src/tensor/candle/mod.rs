@@ -315,15 +315,7 @@ impl Backend for Candle {
     }
 
     fn view(&self, x: &Tensor, shape: Shape) -> Result<Tensor, TensorError> {
-        let sides = [shape.n, shape.h, shape.w, shape.c];
-        let len = sides.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-        if len != Some(x.shape().len()) {
-            return Err(TensorError::Shape {
-                operation: "view",
-                expected: format!("{} values", x.shape().len()),
-                found: format!("{shape:?}"),
-            });
-        }
+        super::rules::view(x.shape(), shape)?;
         Tensor::new(&x.candle().reshape(dims(shape)).map_err(from_candle)?)
     }
 

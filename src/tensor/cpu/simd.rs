@@ -339,7 +339,7 @@ impl FlushDenormals {
         let before: Register;
         // SAFETY: every aarch64 processor that Rust knows has this register; reads it.
         unsafe {
-            std::arch::asm!("mrs {}, fpcr", out(reg) before, options(nomem, nostack, preserves_flags))
+            std::arch::asm!("mrs {}, fpcr", out(reg) before, options(nostack, preserves_flags))
         };
         Self::set(before | Self::BITS);
         Self {
@@ -352,7 +352,7 @@ impl FlushDenormals {
     fn set(register: Register) {
         // SAFETY: only the flushing bit ever differs from what was read.
         unsafe {
-            std::arch::asm!("msr fpcr, {}", in(reg) register, options(nomem, nostack, preserves_flags))
+            std::arch::asm!("msr fpcr, {}", in(reg) register, options(nostack, preserves_flags))
         };
     }
 

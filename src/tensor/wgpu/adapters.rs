@@ -45,9 +45,12 @@ pub fn adapters() -> Vec<Found> {
     faults.adapters(listed()).iter().map(found).collect()
 }
 
-/// Names of device nodes that drivers of GPUs make on Linux: DRM (most of them), WSL, NVIDIA, and those of phones and small boards.
+/// Names of device nodes that drivers of GPUs make on Linux begin with these: DRM (most of them), WSL, NVIDIA (the last three
+/// on its boards), and those of phones and small boards.
 #[cfg(target_os = "linux")]
-const NODES: [&str; 6] = ["dri", "dxg", "nvidia", "mali", "kgsl", "pvr"];
+const NODES: [&str; 10] = [
+    "dri", "dxg", "nvidia", "mali", "kgsl", "pvr", "galcore", "nvhost", "nvmap", "nvgpu",
+];
 
 /// Whether there may be an adapter that is no software. On Linux a GPU has a device node, so that where there is none no
 /// driver has to be loaded to know (a software one alone takes 50 MB).
