@@ -334,44 +334,42 @@ impl FlushDenormals {
     #[cfg(target_arch = "aarch64")]
     const BITS: Register = 1 << 24;
 
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub fn on() -> Self {
-        let before: Register;
-        // SAFETY: every aarch64 processor that Rust knows has this register; reads it.
-        unsafe {
-            std::arch::asm!("mrs {}, fpcr", out(reg) before, options(nostack, preserves_flags))
-        };
+        let before = Self::register();
         Self::set(before | Self::BITS);
         Self {
             here: PhantomData,
             before,
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn register() -> Register {
+        let mut register = 0;
+        // SAFETY: SSE is part of x86-64; reads the control register.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut register, options(nostack)) };
+        register
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn set(register: Register) {
+        // SAFETY: SSE is part of x86-64; only the two flushing bits ever differ from what was read.
+        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &register, options(nostack)) };
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn register() -> Register {
+        let register: Register;
+        // SAFETY: every aarch64 processor that Rust knows has this register; reads it.
+        unsafe { std::arch::asm!("mrs {}, fpcr", out(reg) register, options(nostack)) };
+        register
     }
 
     #[cfg(target_arch = "aarch64")]
     fn set(register: Register) {
         // SAFETY: only the flushing bit ever differs from what was read.
-        unsafe {
-            std::arch::asm!("msr fpcr, {}", in(reg) register, options(nostack, preserves_flags))
-        };
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    pub fn on() -> Self {
-        let mut before = 0u32;
-        // SAFETY: SSE is part of x86-64; reads the control register.
-        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut before, options(nostack)) };
-        Self::set(before | Self::BITS);
-        Self {
-            here: PhantomData,
-            before,
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn set(register: u32) {
-        // SAFETY: SSE is part of x86-64; only the two flushing bits ever differ from what was read.
-        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &register, options(nostack)) };
+        unsafe { std::arch::asm!("msr fpcr, {}", in(reg) register, options(nostack)) };
     }
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
