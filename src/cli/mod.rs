@@ -1,5 +1,6 @@
 //! One file per command; arguments become a typed plan.
 
+mod allocator;
 mod conformance;
 mod demo;
 mod devices;
@@ -98,6 +99,14 @@ pub fn run(cli: &Cli) -> ExitCode {
     if let Err(wrong) = instruction_set(cli.fast) {
         say(&format!("error: {wrong}"));
         return ExitCode::from(2);
+    }
+    if let Command::Generate(_)
+    | Command::Study(_)
+    | Command::Train(_)
+    | Command::Demo(_)
+    | Command::Conformance(_) = &cli.command
+    {
+        allocator::keep_memory();
     }
     let done = match &cli.command {
         Command::Score(args) => score::run(args),

@@ -1,22 +1,23 @@
 //! `foil score`.
 
+mod attempts;
 mod samples;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use attempts::Run;
 use clap::{Args, ValueEnum};
 
-use super::progress::Bar;
 use super::{UsageError, print, say};
 use crate::images::{self, Pairing};
 use crate::metrics::lpips::LpipsNet;
 use crate::report;
 use crate::score::{
-    self, Family, FidFeatures, Inputs, JudgeSource, Labels, NamedJudge, Outcome, Place, PlanError,
-    Protocol, ScoreError, Selection, Settings, journal::Journal, write_atomically,
+    self, Family, FidFeatures, JudgeSource, Labels, NamedJudge, Outcome, Protocol, Selection,
+    Settings, journal::Journal, write_atomically,
 };
-use crate::tensor::{Device, Opened, Precision, Resize};
+use crate::tensor::{Device, Precision, Resize};
 use crate::weights::{Registry, Role};
 
 /// Scores pairs of originals and counterfactuals.
@@ -375,17 +376,7 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
         ));
     }
     let registry = Registry::open()?;
-    let (classifier, oracles, labels) = args.judges(&registry, &pairing)?;
     let settings = args.settings();
-    let inputs = Inputs {
-        pairing,
-        classifier,
-        oracles,
-        labels,
-        source: args.source.clone(),
-        target: args.target.clone(),
-        reference: args.reference.clone(),
-    };
     let temporary;
     let journal = match &args.out {
         Some(out) => {
@@ -404,24 +395,13 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<bool> {
         Some(out) => out.join("maps"),
         None => PathBuf::from("maps"),
     });
-    let mut bar = Bar::new(args.quiet);
-    let place = Place {
+    let run = Run {
+        args,
+        registry: &registry,
+        pairing: &pairing,
         journal: &journal,
-        resume: args.resume,
-        maps: if args.maps { Some(&mut maps) } else { None },
     };
-    let mut progress = |what: &str, done, total| bar.update(what, done, total);
-    let progress = &mut progress;
-    let outcome = match opened {
-        Opened::Cpu(cpu) => score::score(&cpu, &registry, inputs, &settings, place, progress),
-        Opened::Gpu(gpu) => score::score(&gpu, &registry, inputs, &settings, place, progress),
-    };
-    bar.finish();
-    let outcome = outcome.map_err(|error| match error {
-        ScoreError::Usage(why) => UsageError(why).into(),
-        ScoreError::Plan(PlanError::Option { .. }) => UsageError(error.to_string()).into(),
-        other => anyhow::Error::from(other),
-    })?;
+    let outcome = run.score((device, opened), &settings, args.maps.then_some(&mut maps))?;
     write_results(args, &outcome)?;
     if args.out.is_some() {
         Journal::finish(&journal)

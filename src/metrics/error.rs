@@ -79,14 +79,6 @@ pub enum MetricError {
 }
 
 impl MetricError {
-    /// Whether a device has no memory for so much at once.
-    pub fn is_shortage(&self) -> bool {
-        let MetricError::Device { source, .. } = self else {
-            return false;
-        };
-        matches!(source, TensorError::OutOfMemory { .. })
-    }
-
     /// Whether the host can compute what the device cannot: too little memory there, more than a kernel may see, or numbers it
     /// does not have.
     pub fn is_for_the_host(&self) -> bool {

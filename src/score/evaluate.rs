@@ -39,18 +39,28 @@ pub enum EvaluateError {
     Label(String),
 }
 
-impl Shortage for EvaluateError {
-    fn is_shortage(&self) -> bool {
+impl EvaluateError {
+    /// What an operation of the device said.
+    pub fn of_device(&self) -> Option<&TensorError> {
         let net = match self {
             EvaluateError::Net(net) => net,
             EvaluateError::Judge { source, .. } => match &**source {
                 JudgeError::Net(net) => net,
-                _ => return false,
+                _ => return None,
             },
-            EvaluateError::Metric(error) => return error.is_shortage(),
-            _ => return false,
+            EvaluateError::Metric(MetricError::Device { source, .. }) => return Some(source),
+            _ => return None,
         };
-        matches!(net, NetError::Tensor(TensorError::OutOfMemory { .. }))
+        match net {
+            NetError::Tensor(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Shortage for EvaluateError {
+    fn is_shortage(&self) -> bool {
+        matches!(self.of_device(), Some(TensorError::OutOfMemory { .. }))
     }
 }
 

@@ -30,7 +30,8 @@ pub use evaluate::EvaluateError;
 pub use journal::{JournalError, write_atomically};
 pub use judges::JudgeError;
 pub use labels::Labels;
-pub use run::{HeatMaps, Maps, Progress, RunError};
+pub use retry::Losses;
+pub use run::{HeatMaps, Maps, PAIRS, Progress, REFERENCES, RunError};
 pub use scores::{Fingerprint, Group, Left, SCHEMA, Score, Scores, SkippedFile, Summary, Tool};
 pub use settings::{Family, FidFeatures, Protocol, Selection, Settings};
 pub use work::{PlanError, order};
@@ -40,7 +41,7 @@ use crate::metrics::MetricBackend;
 use crate::metrics::inception_features::InceptionFeatures;
 use crate::metrics::lpips::Lpips;
 use crate::nets::{FidTap, NetError};
-use crate::tensor::{Array, Backend};
+use crate::tensor::{Array, Backend, TensorError};
 use crate::weights::{Card, Loaded, Registry, WeightsError};
 use evaluate::{Evaluator, Models};
 use judges::{Judge, Network};
@@ -99,6 +100,24 @@ pub enum ScoreError {
     Usage(String),
     #[error("cannot write the results: {0}")]
     Report(String),
+}
+
+impl ScoreError {
+    /// Whether the device was lost. What was computed before is in the journal, and the device may be opened again.
+    pub fn is_lost_device(&self) -> bool {
+        let net = match self {
+            ScoreError::Run(RunError::Evaluate(error)) => {
+                return matches!(error.of_device(), Some(TensorError::Lost(_)));
+            }
+            ScoreError::Net { source, .. } => source,
+            ScoreError::Judge { source, .. } => match &**source {
+                JudgeError::Net(net) => net,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        matches!(net, NetError::Tensor(TensorError::Lost(_)))
+    }
 }
 
 /// One row of `pairs.csv`.

@@ -1,4 +1,4 @@
-//! Smaller batches where a device has no memory for larger ones.
+//! Smaller batches where a device has no memory for larger ones, or is lost while it works on them.
 
 /// An error that a smaller batch may avoid.
 pub trait Shortage {
@@ -42,9 +42,60 @@ pub fn in_parts<T, R, E: Shortage>(
     done
 }
 
+/// What to do after a device was lost: go on with smaller batches, as long as that helps.
+pub struct Losses {
+    batch: usize,
+    /// Whether anything was computed since the last loss, and ever.
+    advanced: bool,
+    kept: bool,
+}
+
+impl Losses {
+    pub fn new(batch: usize) -> Self {
+        Self {
+            batch: batch.max(1),
+            advanced: false,
+            kept: false,
+        }
+    }
+
+    /// Hears that more of the run is in its journal.
+    pub fn advance(&mut self) {
+        (self.advanced, self.kept) = (true, true);
+    }
+
+    /// Whether the journal holds anything of this run.
+    pub fn kept(&self) -> bool {
+        self.kept
+    }
+
+    /// The size of batches to go on with: half of what it was. `None` if a single item was too much.
+    pub fn next_batch(&mut self) -> Option<usize> {
+        if self.batch == 1 && !self.advanced {
+            return None;
+        }
+        self.advanced = false;
+        self.batch = (self.batch / 2).max(1);
+        Some(self.batch)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_goes_on_with_half_of_a_batch_until_one_item_is_too_much() {
+        let mut losses = Losses::new(5);
+        assert!(!losses.kept());
+        assert_eq!(losses.next_batch(), Some(2));
+        losses.advance();
+        assert_eq!(losses.next_batch(), Some(1));
+        losses.advance();
+        assert_eq!(losses.next_batch(), Some(1));
+        assert!(losses.kept());
+        assert_eq!(losses.next_batch(), None);
+    }
 
     #[derive(Debug, PartialEq)]
     enum Failure {

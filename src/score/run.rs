@@ -44,6 +44,10 @@ pub trait HeatMaps {
 
 pub type Maps<'a> = &'a mut dyn HeatMaps;
 
+/// What a run makes progress in when its journal grows.
+pub const REFERENCES: &str = "reference images";
+pub const PAIRS: &str = "pairs";
+
 /// Told how far a run is: what is being done, how many of how many.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
 
@@ -155,12 +159,15 @@ fn references<B: MetricBackend + 'static>(
             let left = good[found.count].0;
             new.retain(|r| !matches!(r, Record::Reference { reference, .. } if *reference > left));
             journal.append(&in_order(new))?;
+            if found.count > 0 {
+                progress(REFERENCES, left, paths.len());
+            }
             return Err(error.into());
         }
         let new = in_order(new);
         journal.append(&new)?;
         records.extend(new);
-        progress("reference images", end, paths.len());
+        progress(REFERENCES, end, paths.len());
     }
     Ok(())
 }
@@ -224,6 +231,9 @@ fn pairs<B: MetricBackend + 'static>(
                 let left = good[found.count].pair;
                 new.retain(|r| !matches!(r, Record::Skipped { pair, .. } if *pair > left));
                 journal.append(&in_order(new))?;
+                if found.count > 0 {
+                    progress(PAIRS, left, total);
+                }
                 return Err(error.into());
             }
             let new = in_order(new);
@@ -232,7 +242,7 @@ fn pairs<B: MetricBackend + 'static>(
             if let Some(maps) = maps.as_deref_mut() {
                 send_maps(evaluator, &good, maps)?;
             }
-            progress("pairs", done, total);
+            progress(PAIRS, done, total);
         }
         Ok(())
     })

@@ -33,6 +33,9 @@ pub enum TensorError {
         operation: &'static str,
         smallest: &'static str,
     },
+    /// The device is gone, with all that lay on it; it may be opened again.
+    #[error("{0}")]
+    Lost(String),
     /// What a device's own library says.
     #[error("{0}")]
     Device(String),

@@ -52,7 +52,6 @@ enum What {
 }
 
 pub fn run(args: &TrainArgs) -> Result<()> {
-    keep_memory();
     match &args.what {
         What::Classifier(args) => classifier::classifier("classifier", args),
         What::Oracle(args) => classifier::classifier("oracle", args),
@@ -63,16 +62,6 @@ pub fn run(args: &TrainArgs) -> Result<()> {
         What::Cnn(args) => cnn::run(args),
         What::Inn(args) => invertible::run(args),
         What::Encoder(args) => classifier::encoder(args),
-    }
-}
-
-/// A step frees tensors that the next one needs again: without this every one of them is new memory of the system.
-fn keep_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets two thresholds of the allocator.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
     }
 }
 

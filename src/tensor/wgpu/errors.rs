@@ -6,26 +6,26 @@ use crate::TensorError;
 
 /// The first thing that went wrong; nothing computed after it can be trusted.
 #[derive(Clone, Default)]
-pub struct Fault(Arc<Mutex<Option<String>>>);
+pub struct Fault(Arc<Mutex<Option<TensorError>>>);
 
 impl Fault {
-    pub fn set(&self, what: String) {
+    fn set(&self, what: TensorError) {
         let mut fault = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         fault.get_or_insert(what);
     }
 
     /// The device is gone.
     pub fn lost(&self, name: &str, why: &str) {
-        self.set(format!(
+        self.set(TensorError::Lost(format!(
             "{name} was lost ({why}); run again (with --resume, where a command has it, to keep what is done) or use --device cpu"
-        ));
+        )));
     }
 
     pub fn check(&self) -> Result<(), TensorError> {
         let fault = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*fault {
             None => Ok(()),
-            Some(what) => Err(TensorError::Device(what.clone())),
+            Some(what) => Err(what.clone()),
         }
     }
 
@@ -43,7 +43,7 @@ impl Fault {
             }
         });
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-            other.set(format!("{name} failed: {error}"));
+            other.set(TensorError::Device(format!("{name} failed: {error}")));
         }));
     }
 }
