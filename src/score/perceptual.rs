@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::evaluate::{Decoded, EvaluateError, Evaluator};
 use super::originals::Originals;
+use super::retry::Shortage;
 use super::settings::Family;
 use super::shown::Shown;
 use super::taps::{Key, Taps};
@@ -281,7 +282,21 @@ impl<B: MetricBackend + 'static> Evaluator<'_, B> {
     }
 
     /// Heat map of the LPIPS of one pair, values per pixel.
-    pub fn map(&self, decoded: &Decoded) -> Result<Option<Vec<f32>>, EvaluateError> {
+    ///
+    /// What is kept for later pairs goes where there is no memory for it.
+    pub fn map(&mut self, decoded: &Decoded) -> Result<Option<Vec<f32>>, EvaluateError> {
+        let kept = self.cache.bytes();
+        match self.try_map(decoded) {
+            Err(error) if error.is_shortage() && kept > 0 => {
+                self.cache.restart(kept / 2);
+                self.backend.release();
+                self.try_map(decoded)
+            }
+            found => found,
+        }
+    }
+
+    fn try_map(&self, decoded: &Decoded) -> Result<Option<Vec<f32>>, EvaluateError> {
         let Some(lpips) = &self.models.lpips else {
             return Ok(None);
         };

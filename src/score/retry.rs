@@ -42,6 +42,19 @@ pub fn in_parts<T, R, E: Shortage>(
     done
 }
 
+/// The results of all items, in batches as [`in_parts`] makes them; the first error ends it.
+pub fn in_batches<T, R, E: Shortage>(
+    items: &[T],
+    mut most: usize,
+    work: impl FnMut(&[T]) -> Result<Vec<R>, E>,
+) -> Result<Vec<R>, E> {
+    let done = in_parts(items, &mut most, work);
+    match done.error {
+        None => Ok(done.results),
+        Some(error) => Err(error),
+    }
+}
+
 /// What to do after a device was lost: go on with smaller batches, as long as that helps.
 pub struct Losses {
     batch: usize,

@@ -351,7 +351,7 @@ fn in_order(mut records: Vec<Record>) -> Vec<Record> {
 
 /// The heat maps of pairs in the journal that an earlier run could not write.
 fn missing_maps<B: MetricBackend + 'static>(
-    evaluator: &Evaluator<'_, B>,
+    evaluator: &mut Evaluator<'_, B>,
     records: &[Record],
     maps: Maps<'_>,
 ) -> Result<(), RunError> {
@@ -381,7 +381,7 @@ fn missing_maps<B: MetricBackend + 'static>(
 }
 
 fn send_maps<B: MetricBackend + 'static>(
-    evaluator: &Evaluator<'_, B>,
+    evaluator: &mut Evaluator<'_, B>,
     batch: &[Decoded],
     maps: Maps<'_>,
 ) -> Result<(), RunError> {

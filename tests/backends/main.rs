@@ -6,6 +6,7 @@
 //! ([`host::random`]), tolerances are stated where they are used.
 
 mod attention;
+mod barriers;
 mod conv;
 mod cuda;
 mod determinism;

@@ -20,14 +20,16 @@ type LaunchFunction =
     unsafe extern "C" fn(*const u32, *const u32, usize, *const *mut c_void, usize, u32) -> i32;
 
 /// Kernels of one file, compiled.
-struct Compiled {
+pub struct Compiled {
     library: Library,
+    /// The fibers' memory is that of the library: one launch at a time.
+    lock: Mutex<()>,
     // Until the library is closed.
     _folder: tempfile::TempDir,
 }
 
 impl Compiled {
-    fn new(source: &Path, entries: &[&str], precision: Precision) -> Self {
+    pub fn new(source: &Path, entries: &[&str], precision: Precision) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("kernels.so");
@@ -56,6 +58,7 @@ impl Compiled {
         let library = unsafe { Library::new(&file) }.expect("what was just compiled");
         Self {
             library,
+            lock: Mutex::new(()),
             _folder: folder,
         }
     }
@@ -69,6 +72,7 @@ impl Compiled {
         arguments: &[*mut c_void],
         order: u32,
     ) -> i32 {
+        let _one_at_a_time = self.lock.lock().unwrap_or_else(|e| e.into_inner());
         let name = format!("launch_{entry}");
         // SAFETY: `EXPORT` gives every kernel a function of this type. The arguments are buffers that are as large as
         // the launch says, and nobody else uses them while the caller holds the lock of the driver.
@@ -124,9 +128,44 @@ impl Drop for Buffer {
     }
 }
 
+/// All kernels by their files.
+pub type Files = HashMap<&'static str, Arc<Compiled>>;
+
+/// Entries of the kernels of each file.
+pub fn entries() -> HashMap<&'static str, Vec<&'static str>> {
+    let mut entries: HashMap<&'static str, Vec<&'static str>> = HashMap::new();
+    for kernel in ALL {
+        entries.entry(kernel.name).or_default().push(kernel.entry);
+    }
+    entries
+}
+
+/// All kernels, compiled once for all devices.
+pub fn files(precision: Precision) -> &'static Files {
+    static FILES: [OnceLock<Files>; 2] = [const { OnceLock::new() }; 2];
+    FILES[usize::from(precision == Precision::F16)].get_or_init(|| {
+        let files: Vec<_> = entries().into_iter().collect();
+        let compile = |part: &[(&'static str, Vec<&'static str>)]| -> Vec<_> {
+            let compiled = part.iter().map(|(name, entries)| {
+                let source = PathBuf::from(format!("{name}.cu"));
+                let compiled = Compiled::new(&source, entries, precision);
+                (*name, Arc::new(compiled))
+            });
+            compiled.collect()
+        };
+        let (one, other) = files.split_at(files.len() / 2);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| compile(other));
+            let mut all = compile(one);
+            all.extend(other.join().expect("compiled kernels"));
+            all.into_iter().collect()
+        })
+    })
+}
+
 pub struct ShimDriver {
-    files: HashMap<&'static str, Compiled>,
-    /// The fibers' memory is that of the library: one launch at a time.
+    files: Files,
+    /// Launches and copies come one after another, as on a GPU.
     lock: Mutex<()>,
     order: u32,
     precision: Precision,
@@ -135,17 +174,9 @@ pub struct ShimDriver {
 }
 
 impl ShimDriver {
-    fn new(order: u32, precision: Precision, binding: usize) -> Self {
-        let mut entries: HashMap<&'static str, Vec<&'static str>> = HashMap::new();
-        for kernel in ALL {
-            entries.entry(kernel.name).or_default().push(kernel.entry);
-        }
-        let files = entries.into_iter().map(|(name, entries)| {
-            let source = PathBuf::from(format!("{name}.cu"));
-            (name, Compiled::new(&source, &entries, precision))
-        });
+    fn new(files: Files, order: u32, precision: Precision, binding: usize) -> Self {
         Self {
-            files: files.collect(),
+            files,
             lock: Mutex::new(()),
             order,
             precision,
@@ -261,10 +292,27 @@ pub fn narrow_device() -> Option<&'static Gpu> {
     opened.as_ref()
 }
 
-fn opened(order: u32, precision: Precision, binding: usize) -> Option<Gpu> {
+/// Whether this machine can compile and run CUDA kernels for the CPU.
+pub fn can_compile() -> bool {
     let compiler = Command::new("c++").arg("--version").output();
-    let can = cfg!(all(target_arch = "x86_64", target_os = "linux")) && compiler.is_ok();
-    can.then(|| Gpu::new(Arc::new(ShimDriver::new(order, precision, binding))))
+    cfg!(all(target_arch = "x86_64", target_os = "linux")) && compiler.is_ok()
+}
+
+/// A device with kernels of one's own.
+pub fn device_of(files: Files, order: u32) -> Gpu {
+    Gpu::new(Arc::new(ShimDriver::new(
+        files,
+        order,
+        Precision::F32,
+        1 << 31,
+    )))
+}
+
+fn opened(order: u32, precision: Precision, binding: usize) -> Option<Gpu> {
+    can_compile().then(|| {
+        let files = files(precision).clone();
+        Gpu::new(Arc::new(ShimDriver::new(files, order, precision, binding)))
+    })
 }
 
 /// What a kernel of `missing_barrier.cu` gives in one order of threads.

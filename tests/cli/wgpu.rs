@@ -42,17 +42,45 @@ fn wgpu_without_memory_for_a_batch_halves_it() {
     let folders = Folders::with_pairs(8, 96);
     let batch = |faults: &str| score(&folders, &["--json", "--batch", "8"], faults);
     // One batch takes fewer launches than these, several do not: what comes of a batch that is halved.
-    let expected = lpips(&batch("lost=60"));
+    let expected = lpips(&batch("lost=60,opens=1"));
     // Room for AlexNet's weights on their way to the device (13.5 MB), and for some pairs, not for eight.
     assert_eq!(lpips(&batch("memory=14000000")), expected);
-    fails(&batch("memory=14000000,lost=60"), 1, &["was lost"]);
+    fails(&batch("memory=14000000,lost=60,opens=1"), 1, &["was lost"]);
     // Not even the weights.
     let none = batch("memory=2000000");
     fails(&none, 1, &["no memory for", "--device cpu"]);
 }
 
 #[test]
-fn wgpu_that_is_lost_leaves_what_was_computed() {
+fn wgpu_that_is_lost_is_opened_again_until_all_is_scored() {
+    if !has_adapter() {
+        return;
+    }
+    let folders = Folders::with_pairs(6, 64);
+    let run = |batch: &str, faults: &str| {
+        let more = ["--metrics", "lpips", "--json", "--device", "wgpu"];
+        let mut command = folders.command(&more);
+        command.args(["--batch", batch]);
+        command.env("FOIL_WGPU_FAULTS", faults).output().unwrap()
+    };
+    let whole = lpips(&run("6", ""));
+    // A batch takes some thirty launches, whatever its size: every opening is good for one or two of them.
+    let lost = run("4", "lost=60");
+    assert_eq!(lpips(&lost), whole);
+    let said = String::from_utf8_lossy(&lost.stderr).into_owned();
+    assert!(
+        said.contains("was lost and is opened again") && said.contains("in batches of 2"),
+        "{said}"
+    );
+    // Not one pair: it is given up, and not tried for ever.
+    let useless = run("4", "lost=5");
+    fails(&useless, 1, &["was lost", "--device cpu"]);
+    let said = String::from_utf8_lossy(&useless.stderr).into_owned();
+    assert_eq!(said.matches("is opened again").count(), 2, "{said}");
+}
+
+#[test]
+fn wgpu_that_does_not_come_back_leaves_what_was_computed() {
     if !has_adapter() {
         return;
     }
@@ -60,14 +88,36 @@ fn wgpu_that_is_lost_leaves_what_was_computed() {
     let out = folders.path("out").display().to_string();
     let more = ["--batch", "1", "--out", &out];
     // A pair takes some thirty launches.
-    let lost = score(&folders, &more, "lost=60");
-    fails(&lost, 1, &["was lost", "--resume", "--device cpu"]);
+    let lost = score(&folders, &more, "lost=60,opens=1");
+    fails(
+        &lost,
+        1,
+        &["was lost", "--resume", "--device cpu", "does not come back"],
+    );
     let journal = std::fs::read_to_string(folders.path("out/journal/records.jsonl")).unwrap();
     let done = journal.matches("{\"pair\":{").count();
     assert!((1..4).contains(&done), "{journal}");
     let rest = score(&folders, &[&more[..], &["--resume", "--json"]].concat(), "");
     let whole = score(&folders, &["--json"], "");
     assert_eq!(lpips(&rest), lpips(&whole));
+}
+
+#[test]
+fn wgpu_that_is_lost_leaves_the_results_of_other_runs_alone() {
+    if !has_adapter() {
+        return;
+    }
+    let folders = Folders::with_pairs(3, 64);
+    let out = folders.path("out").display().to_string();
+    let of = |metrics: &str, faults: &str| {
+        let mut command = folders.command(&["--quiet", "--json", "--device", "wgpu"]);
+        command.args(["--metrics", metrics, "--out", &out, "--batch", "2"]);
+        command.env("FOIL_WGPU_FAULTS", faults).output().unwrap()
+    };
+    assert!(of("l1", "").status.success());
+    // Lost before anything of this run was computed: its journal is begun anew, not taken from the run before.
+    fails(&of("lpips", "lost=5"), 1, &["was lost"]);
+    assert!(lpips(&of("lpips", "lost=60")).is_finite());
 }
 
 /// 12 originals, each with a counterfactual of two methods: features of originals are kept from pair to pair.

@@ -11,6 +11,7 @@ use crate::metrics::interpretability::{Ratio, absolute_sum, squared_difference, 
 use crate::metrics::jensen_shannon::{self, Probabilities, jensen_shannon};
 use crate::metrics::validity::softmax;
 use crate::nets::Autoencoder;
+use crate::score::retry::in_batches;
 use crate::score::{Family, Protocol, Selection};
 use crate::tensor::{Array, Backend};
 
@@ -280,8 +281,7 @@ fn look<B: Backend>(
     side: &Side<'_>,
     members: &[usize],
 ) -> Result<Said, SamplesError> {
-    let mut all: Option<Said> = None;
-    for batch in members.chunks(BATCH) {
+    let parts = in_batches(members, BATCH, |batch| {
         let said = model.look(backend, || side.as_pixels(batch), || side.in_range(batch))?;
         for (array, width) in [
             (&said.logits, said.logits.shape[1]),
@@ -295,20 +295,19 @@ fn look<B: Backend>(
                 });
             }
         }
-        match &mut all {
-            None => all = Some(said),
-            Some(all) => {
-                for (array, more) in [
-                    (&mut all.logits, said.logits),
-                    (&mut all.embedding, said.embedding),
-                ] {
-                    array.shape[0] += more.shape[0];
-                    array.data.extend(more.data);
-                }
-            }
+        Ok::<_, SamplesError>(vec![said])
+    })?;
+    let joined = parts.into_iter().reduce(|mut all, said| {
+        for (array, more) in [
+            (&mut all.logits, said.logits),
+            (&mut all.embedding, said.embedding),
+        ] {
+            array.shape[0] += more.shape[0];
+            array.data.extend(more.data);
         }
-    }
-    Ok(all.unwrap_or_else(|| Said {
+        all
+    });
+    Ok(joined.unwrap_or_else(|| Said {
         logits: Array::zeros([0, 1]),
         embedding: Array::zeros([0, 1]),
     }))
@@ -390,43 +389,41 @@ fn reconstructions<B: Backend>(
             })
         };
         let size = side.pixels.size();
-        for batch in members(class, &samples.target).chunks(BATCH) {
+        let aimed = members(class, &samples.target);
+        let found = in_batches(&aimed, BATCH, |batch| {
             let x = upload(batch)?;
             let drawn = draw(&name, net, &x, batch)?;
             let all = match im2 {
                 true => Some(draw(&|| "auto-encoder all".into(), set.all()?, &x, batch)?),
                 false => None,
             };
-            let found: Vec<(f64, Option<Ratio>)> = batch
-                .par_iter()
-                .enumerate()
-                .map(|(at, &i)| {
-                    let values = side.values(i);
-                    let of = at * size..(at + 1) * size;
-                    let ratio = all.as_ref().map(|all| Ratio {
-                        numerator: squared_difference(&drawn[of.clone()], &all[of.clone()]),
-                        denominator: absolute_sum(&values),
-                    });
-                    (squared_error(&values, &drawn[of]), ratio)
-                })
-                .collect();
-            for (&i, (error, ratio)) in batch.iter().zip(found) {
-                (target_error[i], terms.im2[i]) = (error, ratio);
-            }
+            let ratios = batch.par_iter().enumerate().map(|(at, &i)| {
+                let values = side.values(i);
+                let of = at * size..(at + 1) * size;
+                let ratio = all.as_ref().map(|all| Ratio {
+                    numerator: squared_difference(&drawn[of.clone()], &all[of.clone()]),
+                    denominator: absolute_sum(&values),
+                });
+                (squared_error(&values, &drawn[of]), ratio)
+            });
+            Ok::<Vec<_>, SamplesError>(ratios.collect())
+        })?;
+        for (&i, (error, ratio)) in aimed.iter().zip(found) {
+            (target_error[i], terms.im2[i]) = (error, ratio);
         }
         if !im1 {
             continue;
         }
-        for batch in members(class, &samples.original_prediction).chunks(BATCH) {
+        let left = members(class, &samples.original_prediction);
+        let found = in_batches(&left, BATCH, |batch| {
             let drawn = draw(&name, net, &upload(batch)?, batch)?;
-            let found: Vec<f64> = batch
-                .par_iter()
-                .enumerate()
-                .map(|(at, &i)| squared_error(&side.values(i), &drawn[at * size..(at + 1) * size]))
-                .collect();
-            for (&i, error) in batch.iter().zip(found) {
-                own_error[i] = error;
-            }
+            let errors = batch.par_iter().enumerate();
+            let errors = errors
+                .map(|(at, &i)| squared_error(&side.values(i), &drawn[at * size..(at + 1) * size]));
+            Ok::<Vec<_>, SamplesError>(errors.collect())
+        })?;
+        for (&i, error) in left.iter().zip(found) {
+            own_error[i] = error;
         }
     }
     if im1 {

@@ -29,9 +29,11 @@ pub use networks::{Autoencoders, LabelModel, Networks, class_autoencoders};
 pub use pixels::{Pixels, Scale};
 pub use report::{Titles, fingerprints, notes, pairs_csv, scores};
 
+use super::retry::Shortage;
 use super::settings::Protocol;
 use crate::metrics::MetricError;
 use crate::nets::NetError;
+use crate::tensor::TensorError;
 
 /// Why samples cannot be scored.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +65,15 @@ pub enum SamplesError {
 impl From<crate::weights::WeightsError> for SamplesError {
     fn from(error: crate::weights::WeightsError) -> Self {
         Self::Weights(Box::new(error))
+    }
+}
+
+impl Shortage for SamplesError {
+    fn is_shortage(&self) -> bool {
+        let Self::Net { source, .. } = self else {
+            return false;
+        };
+        matches!(source, NetError::Tensor(TensorError::OutOfMemory { .. }))
     }
 }
 

@@ -78,6 +78,9 @@ impl WgpuDriver {
                 )));
             }
         }
+        if !faults.opens() {
+            return Err(refuse("it was lost, and does not come back".into()));
+        }
         let features = match precision {
             Precision::F32 => Features::empty(),
             Precision::F16 => Features::SHADER_F16,

@@ -6,11 +6,12 @@
 //! adapters=N   the list of adapters has N entries: cut, or its first repeated
 //! memory=N     buffers have N bytes together, those that copies to and from the device go through among them
 //! lost=N       the device is lost after N launches
+//! opens=N      an adapter is opened N times by a program, and then no more
 //! kernel=NAME  the kernels of the file NAME do not compile
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::DeviceError;
 
@@ -24,6 +25,8 @@ pub struct Faults {
     pub memory: Option<u64>,
     /// Launches before the device is lost.
     pub lost: Option<u64>,
+    /// How often adapters can be opened.
+    pub opens: Option<usize>,
     /// The file whose kernels do not compile.
     pub kernel: Option<String>,
 }
@@ -43,7 +46,7 @@ impl Faults {
             let refused = || DeviceError::Absent {
                 device: "wgpu".into(),
                 why: format!(
-                    "{VARIABLE} asks for the fault {part:?}; there are adapters=N, memory=N, lost=N and kernel=NAME. It is for tests: unset it"
+                    "{VARIABLE} asks for the fault {part:?}; there are adapters=N, memory=N, lost=N, opens=N and kernel=NAME. It is for tests: unset it"
                 ),
             };
             let (name, value) = part.split_once('=').ok_or_else(refused)?;
@@ -52,6 +55,7 @@ impl Faults {
                 "adapters" => faults.adapters = Some(number()? as usize),
                 "memory" => faults.memory = Some(number()?),
                 "lost" => faults.lost = Some(number()?),
+                "opens" => faults.opens = Some(number()? as usize),
                 "kernel" => faults.kernel = Some(value.into()),
                 _ => return Err(refused()),
             }
@@ -65,6 +69,13 @@ impl Faults {
             found.resize(count, first);
         }
         found
+    }
+
+    /// Whether an adapter opens once more.
+    pub fn opens(&self) -> bool {
+        static OPENED: AtomicUsize = AtomicUsize::new(0);
+        let before = OPENED.fetch_add(1, Ordering::SeqCst);
+        self.opens.is_none_or(|most| before < most)
     }
 
     /// What is compiled of a file.
@@ -126,9 +137,10 @@ mod tests {
             adapters: Some(2),
             memory: Some(1000),
             lost: Some(3),
+            opens: Some(1),
             kernel: Some("conv2d".into()),
         };
-        let text = "adapters=2,memory=1000,lost=3,kernel=conv2d";
+        let text = "adapters=2,memory=1000,lost=3,opens=1,kernel=conv2d";
         assert_eq!(Faults::read(text).unwrap(), expected);
         for wrong in ["memory", "memory=much", "fire=1"] {
             let message = Faults::read(wrong).unwrap_err().to_string();
