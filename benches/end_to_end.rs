@@ -1,9 +1,12 @@
 //! `foil score` as the library does it: 20 pairs of PNG in two folders, from finding the files to the last score.
 
+#[allow(dead_code)]
 #[path = "seeded/devices.rs"]
 mod devices;
 #[path = "seeded/pairs.rs"]
 mod pairs;
+#[path = "seeded/peak.rs"]
+mod peak;
 mod seeded;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -11,10 +14,12 @@ use foil::metrics::MetricBackend;
 use foil::score::{Selection, Settings};
 use foil::weights::Registry;
 
+use devices::Measured;
+
 const PAIRS: usize = 20;
 const SIDE: u32 = 256;
 
-fn scores<B: MetricBackend + 'static>(c: &mut Criterion, device: &str, b: &B) {
+fn scores<B: MetricBackend + 'static>(c: &mut Criterion, device: &Measured, b: &B) {
     let folder = pairs::folder(PAIRS, SIDE);
     let registry = Registry::open().expect("the registry");
     let mut group = c.benchmark_group("score_20_pairs_256");

@@ -1,5 +1,4 @@
-//! Single operations at the shapes the networks use. Throughput of a convolution counts floating-point operations,
-//! two for a product and a sum: criterion's `Gelem/s` are GFLOP/s.
+//! Every kernel at shapes that networks and metrics use; below each time its GFLOP/s, GB/s and share of the device's roofline.
 //!
 //! `cargo bench --bench kernels -- --summary [NAME]` prints instead, for one thread, each convolution's share of what
 //! the core can do, and the same for all convolutions of a network.
@@ -8,16 +7,28 @@
 mod devices;
 #[path = "seeded/peak.rs"]
 mod peak;
+#[path = "seeded/roofline.rs"]
+mod roofline;
 mod seeded;
+#[allow(dead_code)]
+#[path = "seeded/statistics.rs"]
+mod statistics;
+#[path = "seeded/weights.rs"]
+mod weights;
+#[allow(dead_code)]
+#[path = "seeded/work.rs"]
+mod work;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
-use foil::metrics::orthogonal_set::OrthogonalSetParams;
-use foil::metrics::validity::Judgement;
-use foil::metrics::{Matrix, MetricBackend};
-use foil::tensor::{Activation, Backend, Conv, Padding, Resize, cpu::Cpu};
+use foil::metrics::MetricBackend;
+use foil::tensor::{Activation, Backend, Conv, Padding, cpu::Cpu};
+
+use devices::Measured;
+use statistics::Statistic;
+use work::Work;
 
 /// A convolution of a network.
 struct Layer {
@@ -104,7 +115,7 @@ fn layers() -> Vec<Layer> {
         .collect()
 }
 
-fn conv<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
+fn conv<B: Backend + 'static>(c: &mut Criterion, device: &Measured, b: &B) {
     let mut group = c.benchmark_group("conv");
     // Two hundred shapes.
     group
@@ -112,18 +123,50 @@ fn conv<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
         .measurement_time(Duration::from_millis(500));
     for layer in layers() {
         group.throughput(Throughput::Elements(layer.flops()));
-        let mut prepared = None;
-        group.bench_function(BenchmarkId::new(layer.name, device), |bench| {
-            // Made only if the filter of the command line lets it run.
-            let (conv, x) = prepared.get_or_insert_with(|| layer.prepare(b));
-            bench.iter(|| {
-                let y = b.conv(black_box(x), conv, None).expect("it runs");
-                b.wait().expect("it ran");
-                y
-            });
-        });
+        let work = Work::Conv(layer.conv, layer.side);
+        let id = BenchmarkId::new(layer.name, device);
+        roofline::bench(
+            &mut group,
+            id,
+            (device, b),
+            || work.on(b),
+            |peak| work.least(peak),
+        );
     }
     group.finish();
+}
+
+/// All other kernels.
+fn operations<B: Backend + 'static>(c: &mut Criterion, device: &Measured, b: &B) {
+    for work in Work::operations() {
+        let (group, name) = work.id();
+        let id = BenchmarkId::new(name, device);
+        let mut group = c.benchmark_group(group);
+        roofline::bench(
+            &mut group,
+            id,
+            (device, b),
+            || work.on(b),
+            |peak| work.least(peak),
+        );
+        group.finish();
+    }
+}
+
+fn statistics<B: MetricBackend>(c: &mut Criterion, device: &Measured, b: &B) {
+    for statistic in Statistic::all() {
+        let (group, name) = statistic.id();
+        let id = BenchmarkId::new(name, device);
+        let mut group = c.benchmark_group(group);
+        roofline::bench(
+            &mut group,
+            id,
+            (device, b),
+            || Some(statistic.on(b)),
+            |peak| Some(statistic.least(peak)),
+        );
+        group.finish();
+    }
 }
 
 /// Best time of at least two runs and a fifth of a second, in seconds.
@@ -180,126 +223,8 @@ fn summary(part: &str) {
     }
 }
 
-fn distance<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
-    let mut group = c.benchmark_group("feature_distance");
-    // The five taps of LPIPS on AlexNet at 256x256.
-    for (channels, side) in [(64, 63), (192, 31), (384, 15), (256, 15)] {
-        let shape = [1, channels, side, side];
-        let [x, y] = ["a", "b"].map(|n| b.upload(&seeded::array(n, &shape)).expect("features"));
-        let head = seeded::array("head", &[channels]).data;
-        group.throughput(Throughput::Elements((2 * channels * side * side) as u64));
-        let name = format!("{channels}x{side}x{side}");
-        group.bench_function(BenchmarkId::new(name, device), |bench| {
-            bench.iter(|| {
-                b.mean_feature_distance(black_box(&x), &y, &head)
-                    .expect("it runs")
-            });
-        });
-    }
-    group.finish();
-}
-
-fn resize<B: Backend>(c: &mut Criterion, device: &str, b: &B) {
-    let mut group = c.benchmark_group("resize_to_299");
-    for (name, mode) in [
-        ("tf1", Resize::Tf1),
-        ("halfpixel", Resize::HalfPixel),
-        ("antialias", Resize::Antialias),
-    ] {
-        for side in [256, 512] {
-            let x = b
-                .upload(&seeded::array("x", &[1, 3, side, side]))
-                .expect("an image");
-            group.throughput(Throughput::Elements(3 * 299 * 299));
-            let name = format!("{name}_from_{side}");
-            group.bench_function(BenchmarkId::new(name, device), |bench| {
-                bench.iter(|| {
-                    let y = b.resize(black_box(&x), 299, 299, mode).expect("it runs");
-                    b.wait().expect("it ran");
-                    y
-                });
-            });
-        }
-    }
-    group.finish();
-}
-
-/// Mean and scatter in f64, or in two f32: n · d² products and sums.
-fn moments<B: MetricBackend>(c: &mut Criterion, device: &str, b: &B) {
-    let mut group = c.benchmark_group("moments");
-    for (n, d) in [(1000, 64), (1000, 768), (256, 2048)] {
-        let features = seeded::array("features", &[n, d]).data;
-        group.throughput(Throughput::Elements((2 * n * d * d) as u64));
-        group.bench_function(BenchmarkId::new(format!("{n}x{d}"), device), |bench| {
-            bench.iter(|| {
-                let matrix = Matrix::new("features", n, d, black_box(&features)).expect("n x d");
-                let mut running = b.moments(d).expect("memory");
-                running.push("features", matrix).expect("finite");
-                running.finish().expect("moments")
-            });
-        });
-    }
-    group.finish();
-}
-
-/// Classes and votes of a classifier and five oracles.
-fn committee<B: MetricBackend>(c: &mut Criterion, device: &str, b: &B) {
-    let mut group = c.benchmark_group("committee_of_5");
-    let (images, classes) = (256, 1000);
-    let logits: Vec<Vec<f32>> = (0..6)
-        .map(|k| seeded::array(&format!("judge {k}"), &[images, classes]).data)
-        .collect();
-    let judges: Vec<Matrix<'_>> = logits
-        .iter()
-        .map(|l| Matrix::new("logits", images, classes, l).expect("n x classes"))
-        .collect();
-    let (labels, targets) = (vec![0; images], vec![1; images]);
-    group.throughput(Throughput::Elements((6 * images * classes) as u64));
-    let id = BenchmarkId::new(format!("{images}x{classes}"), device);
-    group.bench_function(id, |bench| {
-        bench.iter(|| {
-            let judgement = Judgement {
-                classifier: judges[0],
-                oracles: &judges[1..],
-                labels: &labels,
-                targets: &targets,
-            };
-            b.committee(black_box(judgement)).expect("finite")
-        });
-    });
-    group.finish();
-}
-
-/// Orthogonal sets of 16 samples: Gram matrices of n² · d products and sums.
-fn orthogonal_sets<B: MetricBackend>(c: &mut Criterion, device: &str, b: &B) {
-    let mut group = c.benchmark_group("orthogonal_sets_of_16");
-    for (n, d) in [(100, 64), (64, 2048)] {
-        let originals = seeded::array("originals", &[16, d]).data;
-        let candidates = seeded::array("candidates", &[16 * n, d]).data;
-        group.throughput(Throughput::Elements((16 * n * n * d) as u64));
-        group.bench_function(BenchmarkId::new(format!("{n}x{d}"), device), |bench| {
-            let originals = Matrix::new("originals", 16, d, &originals).expect("n x d");
-            let candidates = Matrix::new("candidates", 16 * n, d, &candidates).expect("n x d");
-            let params = OrthogonalSetParams::default();
-            bench.iter(|| {
-                b.orthogonal_sets(black_box(originals), candidates, &params)
-                    .expect("finite")
-            });
-        });
-    }
-    group.finish();
-}
-
 fn each_device(c: &mut Criterion) {
-    devices::on_each_device!(
-        c,
-        conv,
-        distance,
-        resize,
-        moments,
-        committee,
-        orthogonal_sets
-    );
+    devices::on_each_device!(c, conv, operations, statistics);
 }
 
 criterion_group! {

@@ -1,7 +1,10 @@
 //! Metrics: LPIPS and FID features per image with the shipped weights, and the statistics over sets of features.
 
+#[allow(dead_code)]
 #[path = "seeded/devices.rs"]
 mod devices;
+#[path = "seeded/peak.rs"]
+mod peak;
 mod seeded;
 
 use std::hint::black_box;
@@ -21,6 +24,8 @@ use foil::nets::FidTap;
 use foil::tensor::{Backend, Resize};
 use foil::weights::Registry;
 
+use devices::Measured;
+
 const SIDE: usize = 256;
 
 fn pixels(seed: usize) -> Vec<u8> {
@@ -28,7 +33,7 @@ fn pixels(seed: usize) -> Vec<u8> {
     values.iter().map(|v| (v * 127.0 + 128.0) as u8).collect()
 }
 
-fn per_image<B: Backend + 'static>(c: &mut Criterion, device: &str, b: &B) {
+fn per_image<B: Backend + 'static>(c: &mut Criterion, device: &Measured, b: &B) {
     let registry = Registry::open().expect("the registry");
     let weights = registry.lpips("alex").expect("shipped weights");
     let lpips = Lpips::new(b, LpipsNet::Alex, &weights.backbone, weights.heads).expect("alexnet");

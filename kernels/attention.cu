@@ -5,7 +5,7 @@
 //
 // b counts images and heads together. A block of 256 makes 16 x 16 values, a thread one; 16 terms of the sum at
 // a time go through shared memory (2 KiB). Launch: tiles of keys or channels over x, of queries over y, b over z.
-// Per output: 2 d (or 2 tokens) flops, 1/8 of as many values read. Every sum is taken in the order of its terms by one
+// Per output: 2 d (or 2 tokens) flops, d / 2 (or tokens / 2) bytes read, 4 written. Every sum is taken in the order of its terms by one
 // thread.
 // Arguments: params, qkv [n, tokens, 3c], bias, s, y.
 

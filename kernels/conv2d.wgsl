@@ -4,9 +4,9 @@
 // dense      implicit GEMM: a workgroup of 256 makes 64 pixels x 64 outputs of one group, an invocation 4 x 4 of them;
 //            16 terms of the sum at a time go through workgroup memory (8 KiB). Launch: pixel tiles over (x, y),
 //            output tiles of all groups over z. Per output: 2 k flops with k = kh*kw*inputs of a group; of each tile
-//            (64 + 64) * 4 k bytes are read, 2k/64 values per output.
+//            (64 + 64) * 4 k bytes are read, k/8 for an output, and 4 of each output written.
 // depthwise  one input channel per group: an invocation per value, channels next to each other. Launch: 256 values per
-//            workgroup over (x, y). Per output: 2 kh*kw flops, 8 kh*kw bytes read (mostly from caches).
+//            workgroup over (x, y). Per output: 2 kh*kw flops, 8 kh*kw bytes read (mostly from caches), 4 written.
 //
 // Every output is summed in the order ky, kx, i by one invocation: it does not depend on the batch.
 // Arguments: params, x, weight, bias, residual, y. Weights: dense [group][k][outputs padded to 64], depthwise

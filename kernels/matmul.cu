@@ -2,7 +2,7 @@
 //
 // A block of 256 makes 64 rows x 64 outputs, a thread 4 x 4 of them; 16 terms of the sum at a time go through
 // shared memory (8 KiB). Launch: row tiles over (x, y), output tiles over z. Per output: 2 k flops; of each tile
-// (64 + 64) * 4 k bytes are read.
+// (64 + 64) * 4 k bytes are read, k/8 for an output, and 4 of each output written.
 //
 // Every output is summed in the order of k by one thread: it does not depend on the batch.
 // Arguments: params, x, weight [k][outputs padded to 64], bias, residual, y.

@@ -3,6 +3,7 @@
 //! Plurality is the committee's decision elsewhere in this tool; strict majority, unanimity, any oracle, the mean share of votes and
 //! the mean probability are reported beside it. The joining rules are this project's definition (see `votes`).
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::stats::interval::Fraction;
@@ -114,5 +115,5 @@ fn mean_probability(oracles: &[Matrix<'_>]) -> Option<Vec<usize>> {
         }
         argmax(&sums)
     };
-    Some((0..first.rows()).map(class).collect())
+    Some((0..first.rows()).into_par_iter().map(class).collect())
 }

@@ -123,12 +123,20 @@ fn chunk_score(logits: Matrix<'_>, rows: &[usize]) -> f64 {
 
 /// ln softmax of one row, in `f64`, shifted by the maximum.
 pub fn log_softmax(logits: &[f32]) -> Vec<f64> {
-    let max = logits
-        .iter()
-        .fold(f64::NEG_INFINITY, |m, &v| m.max(f64::from(v)));
-    let sum: f64 = logits.iter().map(|&v| (f64::from(v) - max).exp()).sum();
-    let shift = max + sum.ln();
+    let shift = log_sum_exp(logits);
     logits.iter().map(|&v| f64::from(v) - shift).collect()
+}
+
+/// ln Σ exp of one row.
+pub(super) fn log_sum_exp(logits: &[f32]) -> f64 {
+    let max = highest(logits);
+    let sum: f64 = logits.iter().map(|&v| (f64::from(v) - max).exp()).sum();
+    max + sum.ln()
+}
+
+pub(super) fn highest(logits: &[f32]) -> f64 {
+    let values = logits.iter().map(|&v| f64::from(v));
+    values.fold(f64::NEG_INFINITY, f64::max)
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@
 //! Predictions are the argmax of the logits, lowest index on ties. Confidences are softmax probabilities in `f64`.
 //! The study's logged mean oracle score counts the classifier itself as an oracle that always agrees.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::stats::interval::{Fraction, MeanInterval, mean_interval};
 
 use super::committee::{CommitteeValidity, CountedCommittee, count_committee, judge_committee};
 use super::error::{MetricError, Result};
-use super::inception_score::log_softmax;
+use super::inception_score::{highest, log_sum_exp};
 use super::matrix::Matrix;
 
 /// What became of one pair.
@@ -89,7 +90,11 @@ pub(crate) fn argmax<T: PartialOrd + Copy>(row: &[T]) -> usize {
 
 /// Softmax of one row in `f64`.
 pub fn softmax(logits: &[f32]) -> Vec<f64> {
-    log_softmax(logits).into_iter().map(f64::exp).collect()
+    let max = highest(logits);
+    let mut shares: Vec<f64> = logits.iter().map(|&v| (f64::from(v) - max).exp()).collect();
+    let sum: f64 = shares.iter().sum();
+    shares.iter_mut().for_each(|share| *share /= sum);
+    shares
 }
 
 /// What judges name, and how often that agrees.
@@ -182,11 +187,14 @@ pub(crate) fn judged(
 ) -> Result<Validity> {
     let Wanted { labels, targets } = wanted;
     let (classifier, n) = (judgement.classifier, labels.len());
-    let confidence = |of: &[usize]| -> Vec<f64> {
-        let row = |i: usize| log_softmax(classifier.row(i))[of[i]].exp();
-        (0..n).map(row).collect()
+    let confidences = |i: usize| {
+        let row = classifier.row(i);
+        let shift = log_sum_exp(row);
+        let confidence = |class: usize| (f64::from(row[class]) - shift).exp();
+        (confidence(targets[i]), confidence(labels[i]))
     };
-    let (target_confidences, original_confidences) = (confidence(targets), confidence(labels));
+    let (target_confidences, original_confidences): (Vec<f64>, Vec<f64>) =
+        (0..n).into_par_iter().map(confidences).unzip();
     let no_images = || MetricError::TooFew {
         metric: "validity",
         what: "counterfactuals".to_owned(),

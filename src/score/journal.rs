@@ -310,9 +310,10 @@ impl Journal {
         Ok((journal, records))
     }
 
-    /// True if `folder` holds a run that did not come to its end.
+    /// True if `folder` holds something of a run that did not come to its end.
     pub fn is_unfinished(folder: &Path) -> bool {
-        folder.join("records.jsonl").exists() && !folder.join("finished").exists()
+        let records = fs::metadata(folder.join("records.jsonl"));
+        records.is_ok_and(|file| file.len() > 0) && !folder.join("finished").exists()
     }
 
     /// Notes that every record is there and the results are written.

@@ -31,7 +31,7 @@ pub use journal::{JournalError, write_atomically};
 pub use judges::JudgeError;
 pub use labels::Labels;
 pub use retry::Losses;
-pub use run::{HeatMaps, Maps, PAIRS, Progress, REFERENCES, RunError};
+pub use run::{HeatMaps, MAPS, Maps, PAIRS, Progress, REFERENCES, RunError};
 pub use scores::{Fingerprint, Group, Left, SCHEMA, Score, Scores, SkippedFile, Summary, Tool};
 pub use settings::{Family, FidFeatures, Protocol, Selection, Settings};
 pub use work::{PlanError, order};

@@ -44,9 +44,10 @@ pub trait HeatMaps {
 
 pub type Maps<'a> = &'a mut dyn HeatMaps;
 
-/// What a run makes progress in when its journal grows.
+/// What a run makes progress in when its journal grows, or its heat maps become more.
 pub const REFERENCES: &str = "reference images";
 pub const PAIRS: &str = "pairs";
+pub const MAPS: &str = "heat maps";
 
 /// Told how far a run is: what is being done, how many of how many.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
@@ -109,7 +110,7 @@ pub fn run<B: MetricBackend + 'static>(
         progress,
     )?;
     if let Some(maps) = maps.as_deref_mut() {
-        missing_maps(evaluator, records, maps)?;
+        missing_maps(evaluator, records, maps, progress)?;
     }
     pairs(
         evaluator,
@@ -239,10 +240,13 @@ fn pairs<B: MetricBackend + 'static>(
             let new = in_order(new);
             journal.append(&new)?;
             records.extend(new);
-            if let Some(maps) = maps.as_deref_mut() {
-                send_maps(evaluator, &good, maps)?;
-            }
             progress(PAIRS, done, total);
+            if let Some(maps) = maps.as_deref_mut() {
+                for decoded in &good {
+                    send_map(evaluator, decoded, maps)?;
+                    progress(PAIRS, done, total);
+                }
+            }
         }
         Ok(())
     })
@@ -354,18 +358,20 @@ fn missing_maps<B: MetricBackend + 'static>(
     evaluator: &mut Evaluator<'_, B>,
     records: &[Record],
     maps: Maps<'_>,
+    progress: Progress<'_>,
 ) -> Result<(), RunError> {
     let work = evaluator.work;
     let limits = limits(evaluator.settings);
     let mut kept = HashMap::new();
-    for record in records {
-        let Record::Pair(found) = record else {
-            continue;
-        };
-        let pair = found.pair;
-        if maps.has(pair, &work.pairs[pair].pair.name) {
-            continue;
-        }
+    let missing: Vec<usize> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Pair(found) => Some(found.pair),
+            _ => None,
+        })
+        .filter(|&pair| !maps.has(pair, &work.pairs[pair].pair.name))
+        .collect();
+    for (done, &pair) in missing.iter().enumerate() {
         for item in decode(work, evaluator.settings, pair..pair + 1, &limits, &mut kept) {
             let (original, counterfactual) = item.images.map_err(RunError::Bad)?;
             let decoded = Decoded {
@@ -374,30 +380,28 @@ fn missing_maps<B: MetricBackend + 'static>(
                 original,
                 counterfactual,
             };
-            send_maps(evaluator, &[decoded], maps)?;
+            send_map(evaluator, &decoded, maps)?;
         }
+        progress(MAPS, done + 1, missing.len());
     }
     Ok(())
 }
 
-fn send_maps<B: MetricBackend + 'static>(
+fn send_map<B: MetricBackend + 'static>(
     evaluator: &mut Evaluator<'_, B>,
-    batch: &[Decoded],
-    maps: Maps<'_>,
+    decoded: &Decoded,
+    maps: &mut dyn HeatMaps,
 ) -> Result<(), RunError> {
-    for decoded in batch {
-        let Some(map) = evaluator.map(decoded)? else {
-            return Ok(());
-        };
-        let name = &evaluator.work.pairs[decoded.pair].pair.name;
-        let width = decoded.original.width;
-        maps.take(decoded.pair, name, &map, width)
-            .map_err(|reason| RunError::Map {
-                pair: name.clone(),
-                reason,
-            })?;
-    }
-    Ok(())
+    let Some(map) = evaluator.map(decoded)? else {
+        return Ok(());
+    };
+    let name = &evaluator.work.pairs[decoded.pair].pair.name;
+    let width = decoded.original.width;
+    maps.take(decoded.pair, name, &map, width)
+        .map_err(|reason| RunError::Map {
+            pair: name.clone(),
+            reason,
+        })
 }
 
 /// An error if a file of a finished record is not what it was then.

@@ -90,7 +90,7 @@ pub fn devices() -> Vec<DeviceInfo> {
         Err(why) => all.push(DeviceInfo {
             device: Device::Cuda(0),
             available: false,
-            description: why,
+            description: why.to_string(),
         }),
     }
     all
@@ -107,8 +107,7 @@ fn automatic(precision: Precision) -> (Device, Opened, String) {
             }
             Err(error) => but = format!("; {error}"),
         },
-        // Somebody installed that driver, and would wonder.
-        Err(why) if cuda::driver_is_there() => but = format!("; {why}"),
+        Err(cuda::NoGpus::Told(why)) => but = format!("; {why}"),
         _ => {}
     }
     let looked = wgpu::may_have_a_gpu();

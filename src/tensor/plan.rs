@@ -29,6 +29,8 @@ pub struct Cost {
 #[derive(Clone, Copy, Debug)]
 pub struct Peak {
     pub name: &'static str,
+    /// What the driver calls the GPU.
+    pub device: &'static str,
     pub flops: f64,
     pub bytes: f64,
 }
@@ -37,16 +39,19 @@ pub struct Peak {
 pub const PEAKS: [Peak; 3] = [
     Peak {
         name: "A100 (SXM, 40 GB)",
+        device: "NVIDIA A100-SXM4-40GB",
         flops: 19.5e12,
         bytes: 1555e9,
     },
     Peak {
         name: "H100 (SXM)",
+        device: "NVIDIA H100 80GB HBM3",
         flops: 66.9e12,
         bytes: 3350e9,
     },
     Peak {
         name: "RTX 4090",
+        device: "NVIDIA GeForce RTX 4090",
         flops: 82.6e12,
         bytes: 1008e9,
     },

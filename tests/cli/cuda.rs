@@ -193,3 +193,61 @@ fn kernels_that_do_not_compile_and_gpus_that_are_not_there_are_told() {
         assert!(listed.contains(part), "{listed}");
     }
 }
+
+#[test]
+fn a_driver_that_is_broken_is_told_and_never_a_panic() {
+    let folders = Folders::with_pairs(1, 64);
+    let Some(fake) = libraries() else {
+        return;
+    };
+    // A library that is none, and one that has nothing of a driver: the compiler's.
+    let broken = |name: &str| {
+        let folder = folders.path(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    };
+    let (text, other) = (broken("text"), broken("other"));
+    std::fs::write(text.join("libcuda.so.1"), "no library").unwrap();
+    let none = folders.path("none.so");
+    let made = std::process::Command::new("cc")
+        .args(["-shared", "-x", "c", "/dev/null", "-o"])
+        .arg(&none)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    std::fs::copy(&none, other.join("libcuda.so.1")).unwrap();
+    for (folder, words) in [
+        (&text, "cannot be loaded"),
+        (&other, "has no function cuInit"),
+    ] {
+        let run = |device: &str| {
+            let mut command = folders.command(&["--metrics", "l1", "--device", device]);
+            command.env("LD_LIBRARY_PATH", folder).output().unwrap()
+        };
+        fails(&run("cuda"), 2, &["libcuda", words, "--device cpu"]);
+        let auto = run("auto");
+        let said = String::from_utf8_lossy(&auto.stderr).into_owned();
+        assert!(auto.status.success() && said.contains(words), "{said}");
+        let mut devices = foil(&folders.path("home"));
+        let devices = devices.arg("devices").env("LD_LIBRARY_PATH", folder);
+        let listed = String::from_utf8(devices.output().unwrap().stdout).unwrap();
+        assert!(listed.contains(words), "{listed}");
+    }
+    // A driver without its compiler, which lacks a function.
+    let half = broken("half");
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        if fake.join(name).exists() {
+            std::fs::copy(fake.join(name), half.join(name)).unwrap();
+        }
+    }
+    for name in ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"] {
+        std::fs::copy(&none, half.join(name)).unwrap();
+    }
+    let mut command = folders.command(&["--metrics", "lpips", "--device", "cuda"]);
+    let output = command.env("LD_LIBRARY_PATH", &half).output().unwrap();
+    fails(
+        &output,
+        2,
+        &["NVRTC", "has no function nvrtcGetNumSupportedArchs"],
+    );
+}

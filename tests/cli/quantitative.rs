@@ -68,7 +68,7 @@ fn expected(file: &str) -> Value {
 }
 
 /// A `.npy` file of 32-bit floats.
-fn npy(folder: &Path, name: &str, shape: &[usize], values: &[f32]) -> String {
+pub fn npy(folder: &Path, name: &str, shape: &[usize], values: &[f32]) -> String {
     let shape: Vec<String> = shape.iter().map(|n| format!("{n},")).collect();
     let mut header = format!(
         "{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}",

@@ -4,6 +4,7 @@
 use std::process::Output;
 
 use crate::folders::{Folders, fails, foil, picture};
+use crate::quantitative::npy;
 
 const LPIPS: [&str; 5] = ["--metrics", "lpips", "--quiet", "--device", "wgpu"];
 
@@ -77,6 +78,97 @@ fn wgpu_that_is_lost_is_opened_again_until_all_is_scored() {
     fails(&useless, 1, &["was lost", "--device cpu"]);
     let said = String::from_utf8_lossy(&useless.stderr).into_owned();
     assert_eq!(said.matches("is opened again").count(), 2, "{said}");
+}
+
+#[test]
+fn wgpu_that_is_lost_while_maps_are_made_goes_on_with_those_that_are_missing() {
+    if !has_adapter() {
+        return;
+    }
+    let folders = Folders::with_pairs(4, 64);
+    let run = |out: &str, faults: &str| {
+        let out = folders.path(out).display().to_string();
+        let more = [
+            "--metrics",
+            "lpips",
+            "--json",
+            "--maps",
+            "--batch",
+            "4",
+            "--out",
+            &out,
+            "--device",
+            "wgpu",
+        ];
+        let mut command = folders.command(&more);
+        command.env("FOIL_WGPU_FAULTS", faults).output().unwrap()
+    };
+    let maps = |out: &str| {
+        let files = std::fs::read_dir(folders.path(out).join("maps")).unwrap();
+        let mut files: Vec<_> = files.map(|f| f.unwrap().path()).collect();
+        files.sort();
+        let read = |file: &std::path::PathBuf| std::fs::read(file).unwrap();
+        files.iter().map(read).collect::<Vec<_>>()
+    };
+    let whole = lpips(&run("whole", ""));
+    assert_eq!(maps("whole").len(), 4);
+    // A batch takes some thirty launches, a map as many: every opening is good for one or two of them.
+    let lost = run("lost", "lost=60");
+    assert_eq!(lpips(&lost), whole);
+    assert!(maps("lost") == maps("whole"), "other maps");
+    let said = String::from_utf8_lossy(&lost.stderr).into_owned();
+    assert!(said.contains("was lost and is opened again"), "{said}");
+    // It comes back once only: all pairs of the batch stay, though a map is lacking.
+    let gone = run("gone", "lost=60,opens=2");
+    fails(&gone, 1, &["was lost", "does not come back"]);
+    let journal = folders.path("gone").join("journal/records.jsonl");
+    let journal = std::fs::read_to_string(journal).unwrap();
+    assert_eq!(journal.matches("{\"pair\":{").count(), 4, "{journal}");
+}
+
+#[test]
+fn wgpu_without_memory_for_a_batch_of_samples_halves_it() {
+    if !has_adapter() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let n = 120;
+    let values = |step: usize| -> Vec<f32> {
+        let value = |i: usize| (i * step % 251) as f32 / 250.0;
+        (0..n * 28 * 28).map(value).collect()
+    };
+    let [originals, counterfactuals] = [("o.npy", 7), ("c.npy", 11)]
+        .map(|(name, step)| npy(folder.path(), name, &[n, 28, 28], &values(step)));
+    let targets = npy(folder.path(), "t.npy", &[n], &vec![1.0; n]);
+    let run = |faults: &str| {
+        let mut command = foil(folder.path());
+        command
+            .args(["score", "--originals", &originals])
+            .args(["--counterfactuals", &counterfactuals])
+            .args(["--targets", &targets, "--classifier", "dot_cnn"])
+            .args([
+                "--oracle",
+                "dot_oracle",
+                "--label-model",
+                "character=dot_character",
+            ])
+            .args([
+                "--metrics",
+                "en,tcv,oracle,lvs",
+                "--range",
+                "0,1",
+                "--keep-invalid",
+            ])
+            .args(["--device", "wgpu", "--json", "--quiet", "--skip-bad"])
+            .env("FOIL_WGPU_FAULTS", faults);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let scores: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        scores["groups"][0]["scores"].clone()
+    };
+    // The first layer's activations of all of them take 6 MB, and there are several such arrays at once.
+    assert_eq!(run("memory=8000000"), run(""));
 }
 
 #[test]

@@ -8,7 +8,8 @@ use crate::cli::progress::Bar;
 use crate::cli::{UsageError, say};
 use crate::images::Pairing;
 use crate::score::{
-    self, Inputs, Losses, Maps, Outcome, PAIRS, Place, PlanError, REFERENCES, ScoreError, Settings,
+    self, Inputs, Losses, MAPS, Maps, Outcome, PAIRS, Place, PlanError, REFERENCES, ScoreError,
+    Settings,
 };
 use crate::tensor::{Device, Opened};
 use crate::weights::Registry;
@@ -53,7 +54,7 @@ impl Run<'_> {
             };
             let mut bar = Bar::new(self.args.quiet);
             let mut progress = |what: &str, done, total| {
-                if [PAIRS, REFERENCES].contains(&what) {
+                if [PAIRS, REFERENCES, MAPS].contains(&what) {
                     losses.advance();
                 }
                 bar.update(what, done, total);

@@ -16,7 +16,7 @@ use crate::score::{Family, Protocol, Selection};
 use crate::tensor::{Array, Backend};
 
 /// Samples that a network sees at once; results do not depend on it.
-const BATCH: usize = 128;
+pub(super) const BATCH: usize = 128;
 
 /// All terms of all samples; `None` where a sample is not kept or a metric was not asked for.
 #[derive(Clone, Debug, Default)]

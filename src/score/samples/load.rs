@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::evaluate::BATCH;
 use super::files::File;
 use super::networks::{Autoencoders, LabelModel, class_autoencoders};
 use super::{Pixels, Samples, SamplesError};
 use crate::nets;
 use crate::score::Protocol;
+use crate::score::retry::in_batches;
 use crate::tensor::{Array, Backend, StateDict};
 use crate::weights::{Card, Preprocessing, Registry, Role, formats};
 
@@ -131,8 +133,7 @@ fn predictions<B: Backend>(
     let scale = pixels.scale(what, range, protocol)?;
     let [_, c, h, w] = pixels.shape;
     let all: Vec<usize> = (0..pixels.len()).collect();
-    let mut found = Vec::with_capacity(all.len());
-    for batch in all.chunks(128) {
+    in_batches(&all, BATCH, |batch| {
         let of = |pick: &dyn Fn(f64) -> f64| Array {
             shape: vec![batch.len(), c, h, w],
             data: batch
@@ -147,7 +148,7 @@ fn predictions<B: Backend>(
             || of(&|v| (v - low) / (high - low) * 255.0),
             || of(&|v| v),
         )?;
-        for (at, &sample) in batch.iter().enumerate() {
+        let class = |(at, &sample): (usize, &usize)| {
             let row = said.logits.row(at);
             if let Some(value) = row.iter().find(|v| !v.is_finite()) {
                 return Err(SamplesError::NotFinite {
@@ -160,10 +161,10 @@ fn predictions<B: Backend>(
                 1 => usize::from(row[0] > 0.0),
                 n => (1..n).fold(0, |best, k| if row[k] > row[best] { k } else { best }),
             };
-            found.push(class as i64);
-        }
-    }
-    Ok(found)
+            Ok(class as i64)
+        };
+        batch.iter().enumerate().map(class).collect()
+    })
 }
 
 /// A classifier, an oracle or a label model by its card.

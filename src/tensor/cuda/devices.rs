@@ -1,7 +1,11 @@
 //! Which NVIDIA GPUs there are.
 
+use std::fmt;
+
 use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute_enum as Attribute};
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
+
+use super::libraries::{self, Lack};
 
 /// A GPU of this machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,12 +28,34 @@ impl Found {
     }
 }
 
-/// All GPUs in the driver's order, or why there are none.
-pub fn found() -> Result<Vec<Found>, String> {
-    if !driver_is_there() {
-        return Err("no NVIDIA driver (libcuda) on this machine".into());
+/// Why there are no GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoGpus {
+    /// Nobody installed a driver.
+    NoDriver,
+    /// Somebody did, and would wonder.
+    Told(String),
+}
+
+impl fmt::Display for NoGpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoGpus::NoDriver => f.write_str("no NVIDIA driver (libcuda) on this machine"),
+            NoGpus::Told(why) => f.write_str(why),
+        }
     }
-    let refused = |error: DriverError| format!("the NVIDIA driver says: {}", said(error));
+}
+
+/// All GPUs in the driver's order, or why there are none.
+pub fn found() -> Result<Vec<Found>, NoGpus> {
+    libraries::driver().map_err(|lack| match lack {
+        Lack::Absent => NoGpus::NoDriver,
+        Lack::Broken(why) => {
+            NoGpus::Told(format!("the NVIDIA driver (libcuda) cannot be used: {why}"))
+        }
+    })?;
+    let refused =
+        |error: DriverError| NoGpus::Told(format!("the NVIDIA driver says: {}", said(error)));
     result::init().map_err(refused)?;
     let count = result::device::get_count().map_err(refused)?;
     (0..count)
@@ -72,17 +98,4 @@ pub(super) fn said(error: DriverError) -> String {
         text(error.error_string()),
         text(error.error_name())
     )
-}
-
-/// The program that is linked with CUDA would not have started without.
-#[cfg(feature = "cuda")]
-pub fn driver_is_there() -> bool {
-    let _ = sys::cuInit;
-    true
-}
-
-#[cfg(not(feature = "cuda"))]
-pub fn driver_is_there() -> bool {
-    // SAFETY: loading the driver runs its initialisation only.
-    unsafe { sys::is_culib_present() }
 }

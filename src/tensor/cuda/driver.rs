@@ -99,7 +99,7 @@ impl CudaDriver {
             device: format!("cuda:{number}"),
             why: format!("{why}; use --device cpu"),
         };
-        let all = found().map_err(refuse)?;
+        let all = found().map_err(|why| refuse(why.to_string()))?;
         let Some(gpu) = all.get(number) else {
             let list: Vec<String> = all.iter().map(Found::describe).collect();
             return Err(refuse(match list.as_slice() {

@@ -5,9 +5,10 @@
 
 mod devices;
 mod driver;
+mod libraries;
 mod programs;
 
-pub use devices::{Found, driver_is_there, found};
+pub use devices::{Found, NoGpus, found};
 pub use driver::CudaDriver;
 
 use std::sync::Arc;

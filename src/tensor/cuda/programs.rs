@@ -12,6 +12,7 @@ use cudarc::driver::sys::{CUfunction, CUmodule};
 use cudarc::nvrtc::{result, sys};
 
 use super::devices::said;
+use super::libraries::{self, Lack};
 use crate::gpu::kernels::Kernel;
 use crate::{Precision, TensorError};
 
@@ -35,9 +36,10 @@ unsafe impl Send for Program {}
 impl Programs {
     /// For a GPU of this compute capability; an error says what is missing.
     pub fn new(capability: u32, precision: Precision) -> Result<Self, String> {
-        if !compiler_is_there() {
-            return Err(NO_COMPILER.into());
-        }
+        libraries::compiler().map_err(|lack| match lack {
+            Lack::Absent => NO_COMPILER.to_owned(),
+            Lack::Broken(why) => format!("NVRTC (libnvrtc) cannot be used: {why}"),
+        })?;
         // A GPU that is newer than the compiler runs what was compiled for the newest it knows.
         let known = known_architectures();
         let best = known.iter().copied().filter(|&a| a <= capability).max();
@@ -185,15 +187,4 @@ fn known_architectures() -> Vec<u32> {
         }
     }
     known.into_iter().map(|a| a as u32).collect()
-}
-
-#[cfg(feature = "cuda")]
-fn compiler_is_there() -> bool {
-    true
-}
-
-#[cfg(not(feature = "cuda"))]
-fn compiler_is_there() -> bool {
-    // SAFETY: loading the compiler runs its initialisation only.
-    unsafe { sys::is_culib_present() }
 }

@@ -250,8 +250,11 @@ impl Driver for WgpuDriver {
             let _ = sender.send(result);
         });
         self.wait()?;
-        // Another thread that waits may be the one that is about to say so.
-        let failed = |what: String| TensorError::Device(format!("{}: {what}", self.name));
+        // Another thread that waits may be the one that is about to say so. A lost device says that it is.
+        let failed = |what: String| {
+            let named = TensorError::Device(format!("{}: {what}", self.name));
+            self.fault.check().err().unwrap_or(named)
+        };
         match receiver.recv() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(failed(error.to_string())),
