@@ -135,6 +135,13 @@ pub fn evaluate<B: Backend>(
     let kept: Vec<usize> = (0..n).filter(|&i| terms.kept[i]).collect();
     let wants = |family| run.selection.has(family);
 
+    if wants(Family::Oracle) {
+        for oracle in &networks.oracles {
+            let said = look(backend, oracle, &originals, &[0])?;
+            samples.check_classes(&format!("the oracle {}", oracle.name), said.classes())?;
+        }
+    }
+
     if wants(Family::ElasticNet) || wants(Family::Lp) {
         let found: Vec<(f64, f64)> = kept
             .par_iter()
@@ -350,14 +357,19 @@ fn reconstructions<B: Backend>(
     let members = |class: i64, of: &[i64]| -> Vec<usize> {
         kept.iter().copied().filter(|&i| of[i] == class).collect()
     };
-    let mut classes: BTreeSet<i64> = kept.iter().map(|&i| samples.target[i]).collect();
+    let mut wanted = vec![("targets", &samples.target)];
     if im1 {
-        classes.extend(kept.iter().map(|&i| samples.original_prediction[i]));
+        wanted.push(("predictions on the originals", &samples.original_prediction));
     }
-    // A missing network is found before hours of work.
-    for &class in &classes {
-        set.of(class)?;
+    // A class that no network knows is found before hours of work, and whether its samples are kept or not.
+    for (what, labels) in &wanted {
+        for i in (0..n).filter(|&i| !samples.failed(i)) {
+            set.of(labels[i], &format!("{what}, sample {i}"))?;
+        }
     }
+    let classes: BTreeSet<i64> = { wanted.iter() }
+        .flat_map(|(_, labels)| kept.iter().map(|&i| labels[i]))
+        .collect();
     let mut target_error = vec![0.0; n];
     let mut own_error = vec![0.0; n];
     terms.im2 = vec![None; n];
@@ -379,7 +391,7 @@ fn reconstructions<B: Backend>(
         }
     };
     for &class in &classes {
-        let net = set.of(class)?;
+        let net = set.of(class, "a sample")?;
         let name = || format!("auto-encoder {class}");
         let upload = |batch: &[usize]| {
             let x = backend.upload(&side.in_range(batch));

@@ -171,6 +171,33 @@ impl Samples {
         Ok(())
     }
 
+    /// Checks that a network knows all classes that samples have; `who` names it.
+    pub fn check_classes(&self, who: &str, classes: usize) -> Result<(), SamplesError> {
+        let all = [
+            ("targets", &self.target),
+            (
+                "predictions on the originals",
+                &self.original_prediction,
+            ),
+            ("predictions on the counterfactuals", &self.prediction),
+        ];
+        let unknown = |c: &i64| usize::try_from(*c).is_ok_and(|c| c >= classes);
+        for (what, labels) in all {
+            if let Some(i) = labels.iter().position(unknown) {
+                return Err(SamplesError::input(
+                    format!("{what}, sample {i}"),
+                    format!(
+                        "a class that {who} knows: 0 to {}",
+                        classes.saturating_sub(1)
+                    ),
+                    labels[i].to_string(),
+                    "correct it, or give a network of these classes",
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Samples whose target is the prediction on the original.
     pub fn same_target(&self) -> Vec<usize> {
         let both = self.target.iter().zip(&self.original_prediction);
