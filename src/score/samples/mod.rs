@@ -24,7 +24,7 @@ mod pixels;
 mod report;
 
 pub use aggregate::{Counts, aggregate, counts};
-pub use evaluate::{Run, Terms, evaluate};
+pub use evaluate::{Run, Terms, check, evaluate};
 pub use networks::{Autoencoders, LabelModel, Networks, class_autoencoders};
 pub use pixels::{Pixels, Scale};
 pub use report::{Titles, fingerprints, notes, pairs_csv, scores};
@@ -175,10 +175,7 @@ impl Samples {
     pub fn check_classes(&self, who: &str, classes: usize) -> Result<(), SamplesError> {
         let all = [
             ("targets", &self.target),
-            (
-                "predictions on the originals",
-                &self.original_prediction,
-            ),
+            ("predictions on the originals", &self.original_prediction),
             ("predictions on the counterfactuals", &self.prediction),
         ];
         let unknown = |c: &i64| usize::try_from(*c).is_ok_and(|c| c >= classes);
