@@ -78,13 +78,13 @@ pub struct ScoreArgs {
     /// A classifier of some label of the images, for its Label Variation Score; may be given several times.
     #[arg(long, value_name = "NAME=CARD")]
     label_model: Vec<String>,
-    /// Classes that the classifier predicted for the originals, in their order (arrays).
+    /// Classes that the classifier predicted for the originals, in their order; of folders in that of --dry-run (samples).
     #[arg(long, value_name = "FILE")]
     original_predictions: Option<String>,
-    /// Target classes of the counterfactuals (arrays); -1 where the method failed.
+    /// Target classes of the counterfactuals, in the same order (samples); -1 where the method failed.
     #[arg(long, value_name = "FILE")]
     targets: Option<String>,
-    /// Classes that the classifier predicted for the counterfactuals (arrays); -1 where the method failed.
+    /// Classes that the classifier predicted for the counterfactuals, in the same order (samples); -1 where the method failed.
     #[arg(long, value_name = "FILE")]
     predictions: Option<String>,
     /// Name of the method that made the counterfactuals, for tables (samples).

@@ -382,16 +382,25 @@ fn decode(
             .map(|c| i64::try_from(c).ok())
             .map_err(|reason| UsageError(format!("{role} of {name:?}: {reason}")))
     };
-    let mut targets = Vec::new();
+    // Files of classes are in the order that --dry-run lists.
+    let given = load::classes(
+        args.original_predictions.as_deref(),
+        args.targets.as_deref(),
+        args.predictions.as_deref(),
+    )
+    .map_err(usage)?;
+    let mut targets = given.target.unwrap_or_default();
     let mut sources = Vec::new();
     for p in &pairing.pairs {
-        let target = class("target", &p.target, &args.target, &p.name)?;
-        targets.push(target.with_context(|| {
-            UsageError(format!(
-                "no target class is known of {:?}; give --target, a manifest, or SOURCE_to_TARGET folders",
-                p.name
-            ))
-        })?);
+        if args.targets.is_none() {
+            let target = class("target", &p.target, &args.target, &p.name)?;
+            targets.push(target.with_context(|| {
+                UsageError(format!(
+                    "no target class is known of {:?}; give --target, --targets, a manifest, or SOURCE_to_TARGET folders",
+                    p.name
+                ))
+            })?);
+        }
         sources.push(class("source", &p.source, &args.source, &p.name)?);
     }
     // A classifier's own word on the originals counts more than their labels.
@@ -399,8 +408,9 @@ fn decode(
     Ok(Parts {
         originals: all(&|p| &p.original)?,
         counterfactuals: all(&|p| &p.counterfactual)?,
-        original_prediction: known.filter(|_| args.classifier.is_none()),
+        original_prediction: { given.original_prediction }
+            .or(known.filter(|_| args.classifier.is_none())),
         target: targets,
-        prediction: None,
+        prediction: given.prediction,
     })
 }

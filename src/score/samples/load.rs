@@ -35,6 +35,30 @@ const ORIGINAL: [&str; 2] = ["orig_pred", "original_prediction"];
 const TARGET: [&str; 4] = ["q", "target", "targets", "target_class"];
 const PREDICTION: [&str; 3] = ["cf_pred", "prediction", "counterfactual_prediction"];
 
+/// Predictions and targets of images in a file each.
+pub struct Classes {
+    pub original_prediction: Option<Vec<i64>>,
+    pub target: Option<Vec<i64>>,
+    pub prediction: Option<Vec<i64>>,
+}
+
+/// Reads the classes that files hold, in the order of the images.
+pub fn classes(
+    original_predictions: Option<&str>,
+    targets: Option<&str>,
+    predictions: Option<&str>,
+) -> Result<Classes, SamplesError> {
+    let read = |option: &str, file: Option<&str>, usual: &[&str]| {
+        let found = file.map(|file| File::open(option, file)?.classes(usual));
+        found.transpose()
+    };
+    Ok(Classes {
+        original_prediction: read("--original-predictions", original_predictions, &ORIGINAL)?,
+        target: read("--targets", targets, &TARGET)?,
+        prediction: read("--predictions", predictions, &PREDICTION)?,
+    })
+}
+
 /// Reads arrays.
 pub fn arrays(given: &Arrays) -> Result<Parts, SamplesError> {
     let originals = File::open("--originals", &given.originals)?;
