@@ -166,6 +166,15 @@ pub fn remove(path: &Path) -> Result<(), FolderError> {
     }
 }
 
+/// A new file in `folder` that goes unless it is moved to its place, with the permissions of any other: those of a temporary
+/// one are for its owner alone.
+pub fn beside(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
 /// Writes a file that is there as a whole or not at all; `.NAME.PROCESS.foil-part` beside it is the way there.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -48,12 +48,13 @@ pub fn run(args: &ConformanceArgs) -> anyhow::Result<bool> {
 
 fn run_on<B: MetricBackend + 'static>(args: &ConformanceArgs, backend: &B) -> anyhow::Result<bool> {
     let mut reports = Vec::new();
-    let mut passed = true;
+    let (mut passed, mut absent) = (true, 0);
     for (area, source) in plan(args)? {
         let started = Instant::now();
         let report = conformance::run(area, source, backend)?;
         let seconds = started.elapsed().as_secs_f64();
         passed &= report.passed();
+        absent += report.absent.len();
         if args.json {
             reports.push(as_json(&report, seconds));
         } else {
@@ -66,14 +67,28 @@ fn run_on<B: MetricBackend + 'static>(args: &ConformanceArgs, backend: &B) -> an
             "version": env!("CARGO_PKG_VERSION"),
             "device": backend.describe(),
             "passed": passed,
+            "absent": absent,
             "areas": reports,
         });
         super::print(&format!("{}\n", serde_json::to_string_pretty(&document)?))?;
     } else {
         let verdict = if passed { "passed" } else { "FAILED" };
-        super::print(&format!("{verdict} on {}\n", backend.describe()))?;
+        super::print(&format!(
+            "{verdict} on {}{}\n",
+            backend.describe(),
+            skipped(absent)
+        ))?;
     }
     Ok(passed)
+}
+
+/// What a verdict does not cover.
+fn skipped(absent: usize) -> String {
+    match absent {
+        0 => String::new(),
+        1 => "; 1 file or group of cases was absent and skipped (see above)".into(),
+        n => format!("; {n} files or groups of cases were absent and skipped (see above)"),
+    }
 }
 
 /// Which areas to run, and on what.

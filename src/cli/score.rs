@@ -78,13 +78,13 @@ pub struct ScoreArgs {
     /// A classifier of some label of the images, for its Label Variation Score; may be given several times.
     #[arg(long, value_name = "NAME=CARD")]
     label_model: Vec<String>,
-    /// Classes that the classifier predicted for the originals, in their order (arrays).
+    /// Classes that the classifier predicted for the originals, in their order; of folders in that of --dry-run (samples).
     #[arg(long, value_name = "FILE")]
     original_predictions: Option<String>,
-    /// Target classes of the counterfactuals (arrays); -1 where the method failed.
+    /// Target classes of the counterfactuals, in the same order (samples); -1 where the method failed.
     #[arg(long, value_name = "FILE")]
     targets: Option<String>,
-    /// Classes that the classifier predicted for the counterfactuals (arrays); -1 where the method failed.
+    /// Classes that the classifier predicted for the counterfactuals, in the same order (samples); -1 where the method failed.
     #[arg(long, value_name = "FILE")]
     predictions: Option<String>,
     /// Name of the method that made the counterfactuals, for tables (samples).
@@ -112,9 +112,10 @@ pub struct ScoreArgs {
     /// Of samples in the exact protocol: keep counterfactuals that the classifier does not call the target in every score.
     #[arg(long, conflicts_with = "reject_invalid")]
     keep_invalid: bool,
-    /// Pixel range in which L1, L1.5, L2 and elastic net are measured.
-    #[arg(long, value_name = "LO,HI", default_value = "-1,1", allow_hyphen_values = true, value_parser = parse_range)]
-    range: [f64; 2],
+    /// Values of black and white: in them L1, L1.5, L2 and elastic net are measured, and networks see samples. Default: -1,1;
+    /// none for arrays of other values than 8-bit pixels that a network looks at.
+    #[arg(long, value_name = "LO,HI", allow_hyphen_values = true, value_parser = parse_range)]
+    range: Option<[f64; 2]>,
     /// Neighbours of precision/recall/density/coverage.
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     neighbours: u32,
@@ -209,7 +210,7 @@ impl ScoreArgs {
                 ProtocolArg::Published => Protocol::Published,
             },
             reject_invalid: self.reject_invalid,
-            range: self.range,
+            range: self.range.unwrap_or(defaults.range),
             seed: self.seed,
             bootstrap: self.bootstrap as usize,
             neighbours: self.neighbours as usize,

@@ -62,7 +62,8 @@ pub struct TablesArgs {
     #[arg(long, value_name = "LABEL")]
     explained: Option<String>,
 
-    /// Names, columns, pairs and layouts (TOML); the sections it holds replace the paper's.
+    /// Names, columns, pairs and layouts (TOML); the sections it holds replace the paper's. Default: the tables.toml in the folder of a
+    /// study.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Print the paper's settings, to start from, and stop.
@@ -153,6 +154,23 @@ pub fn run(args: &TablesArgs) -> anyhow::Result<()> {
 impl TablesArgs {
     /// One table of methods scored over samples.
     fn methods(&self) -> anyhow::Result<Document> {
+        for (given, option) in [
+            (!self.tables.is_empty(), "--table"),
+            (self.ideal.is_some(), "--ideal"),
+            (self.protocol.is_some(), "--protocol"),
+            (self.std.is_some(), "--std"),
+            (self.spread.is_some(), "--spread"),
+            (self.self_pairs.is_some(), "--self-pairs"),
+            (self.settings.is_some(), "--settings"),
+        ] {
+            if given {
+                let why = format!(
+                    "{option} is for tables of groups (source to target); --from holds scores of samples, which make one table of \
+                     methods: leave it out"
+                );
+                return Err(UsageError(why).into());
+            }
+        }
         let methods = quantitative::read_results(&self.from)?;
         let title = "Scores of counterfactuals by method";
         let table = quantitative::table(1, title, &methods, self.explained.as_deref());
@@ -178,7 +196,11 @@ impl TablesArgs {
     }
 
     fn document(&self) -> Result<Document, TablesError> {
-        let settings = match &self.settings {
+        let own = match &self.settings {
+            Some(_) => None,
+            None => tables::own_settings(&self.from)?,
+        };
+        let settings = match self.settings.as_ref().or(own.as_ref()) {
             Some(path) => TableSettings::read(path)?,
             None => TableSettings::shipped()?,
         };
@@ -212,6 +234,9 @@ impl TablesArgs {
         let why = ideal_note.map_or(String::new(), |note| format!(" ({note})"));
         notes.push(format!("Ideal pairs: {}{why}.", pairs.join(", ")));
         notes.push(format!("Tables by the {} protocol.", protocol.name()));
+        if let Some(own) = own {
+            notes.push(format!("Names and layouts: {}.", own.display()));
+        }
         notes.extend(study.notes.iter().map(|note| format!("note: {note}")));
         Ok(Document {
             tables,

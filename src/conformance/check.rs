@@ -62,6 +62,8 @@ impl Check {
         let report = &mut self.report;
         report.absent.sort();
         report.absent.dedup();
+        let mut told = std::collections::BTreeSet::new();
+        report.unknown.retain(|what| told.insert(what.clone()));
         report.used.sort();
         report.used.dedup();
         self.report

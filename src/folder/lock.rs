@@ -27,6 +27,31 @@ pub fn is_filled(folder: &Path) -> bool {
     })
 }
 
+/// Removes the parts of files that killed processes left. Nobody else may be at work in the folder; folders below it that are locked
+/// themselves belong to other runs. What cannot be removed harms nobody.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && !path.join(PREFIX).exists() => sweep(&path),
+            Ok(kind) if kind.is_file() && is_part(&name) => drop(fs::remove_file(path)),
+            _ => {}
+        }
+    }
+}
+
+/// `.NAME.PROCESS.foil-part`, as [`super::write_whole`] calls them.
+fn is_part(name: &str) -> bool {
+    let inner = name.strip_prefix('.');
+    let inner = inner.and_then(|n| n.strip_suffix(super::PART));
+    let process = inner.and_then(|n| n.rsplit_once('.'));
+    process.is_some_and(|(_, process)| process.parse::<u32>().is_ok())
+}
+
 impl Lock {
     /// Takes a folder, made if need be. The parts of one run share it, each alone as the part of its name.
     pub fn take(
@@ -48,6 +73,8 @@ impl Lock {
                 folder,
                 maker,
             )?;
+        } else {
+            sweep(folder);
         }
         Ok(lock)
     }
@@ -108,6 +135,9 @@ impl Drop for Lock {
         for (path, file) in self.held.drain(..).rev() {
             // Others may share it: the last one removes it.
             if file.try_lock().is_ok() {
+                if let Some(folder) = path.parent().filter(|_| path.ends_with(PREFIX)) {
+                    sweep(folder);
+                }
                 let _ = fs::remove_file(path);
             }
         }
@@ -148,6 +178,35 @@ mod tests {
         drop(take(&out, Some("1of2")).unwrap());
         drop(second);
         drop(take(&out, None).unwrap());
+    }
+
+    #[test]
+    fn parts_of_killed_writes_go_under_the_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let parts = [".a.json.7.foil-part", "images/b/.c.png.7.foil-part"];
+        let kept = ["images/mine.foil-part", "other/.d.json.7.foil-part"];
+        fs::create_dir_all(at("images/b")).unwrap();
+        fs::create_dir(at("other")).unwrap();
+        let put = |names: &[&str]| names.iter().for_each(|n| fs::write(at(n), "x").unwrap());
+        // Another run has the folder `other`.
+        let other = take(&at("other"), None).unwrap();
+        put(&parts);
+        put(&kept);
+        let whole = take(root.path(), None).unwrap();
+        for name in parts {
+            assert!(!at(name).exists(), "{name}");
+        }
+        drop(whole);
+        // A part of a run may not know what the others are writing: the last one to end removes them.
+        let [first, second] = ["1of2", "2of2"].map(|p| take(root.path(), Some(p)).unwrap());
+        put(&parts);
+        drop(first);
+        assert!(parts.iter().all(|name| at(name).exists()));
+        drop(second);
+        assert!(parts.iter().all(|name| !at(name).exists()));
+        assert!(kept.iter().all(|name| at(name).exists()));
+        drop(other);
     }
 
     /// What a killed process leaves.

@@ -319,8 +319,12 @@ fn legend(names: &[String], scores: &Scores) -> String {
         0 | 1 => String::new(),
         _ => format!("; ± is the std over groups (ddof {})", scores.summary_ddof),
     };
+    let range = scores.fingerprints.values().find_map(|print| print.range);
+    let range = range.map_or(String::new(), |[low, high]| {
+        format!(" Range of values: {low} to {high}.")
+    });
     format!(
-        "{}\nBrackets hold 95 % intervals{spread}. Protocol: {}. Device: {}.\n",
+        "{}\nBrackets hold 95 % intervals{spread}. Protocol: {}.{range} Device: {}.\n",
         wrapped(&parts.join("; ")),
         scores.protocol,
         scores.device

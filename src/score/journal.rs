@@ -397,7 +397,7 @@ fn first_difference(a: &serde_json::Value, b: &serde_json::Value) -> Option<Stri
 /// Writes a file so that it is either the old one or the whole new one.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    let mut file = crate::folder::beside(folder.unwrap_or(Path::new(".")))?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|e| e.error)?;
@@ -414,6 +414,21 @@ mod tests {
             reason: "x".into(),
             stamp: 0,
         }
+    }
+
+    /// What the umask lets any other file have, which a temporary one has not.
+    #[cfg(unix)]
+    #[test]
+    fn whole_files_have_the_permissions_of_others() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let [whole, usual] = ["whole.json", "usual.json"].map(|name| folder.path().join(name));
+        write_atomically(&whole, b"{}").unwrap();
+        write_atomically(&whole, b"[]").unwrap();
+        fs::write(&usual, b"[]").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode(&whole), mode(&usual));
+        assert_eq!(fs::read(&whole).unwrap(), b"[]");
     }
 
     #[test]

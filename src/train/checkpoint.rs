@@ -9,6 +9,7 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use super::adamw::Moments;
 use super::cost::Cost;
 use super::error::{Result, TrainError};
+use crate::folder::beside;
 use crate::tensor::{Array, StateDict};
 
 /// Where a run stands.
@@ -142,14 +143,6 @@ fn save_views(
     std::io::Write::write_all(&mut file, &bytes).map_err(|e| file_error(path, e))?;
     file.persist(path).map_err(|e| file_error(path, e.error))?;
     Ok(())
-}
-
-/// A new file with the permissions of any other: those of a temporary one are for its owner alone.
-fn beside(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
 }
 
 /// Whether files can be written beside `path`, and `path` is no folder: asked before hours of training.

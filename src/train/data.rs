@@ -46,6 +46,8 @@ pub struct Data {
     pub sha256: String,
     /// What they are, for people: the command that renders them again, if `dataset.json` tells it.
     pub description: String,
+    /// What the classes of `label` are called, from class 0 on; none if the data do not say it.
+    pub label_names: Vec<String>,
     /// RGB, image after image.
     pixels: Vec<u8>,
 }
@@ -86,19 +88,22 @@ impl Data {
             }
         }
         let n = rows.len();
+        let summary: Option<serde_json::Value> = std::fs::read(folder.join("dataset.json"))
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let described = |size: usize| {
-            std::fs::read(folder.join("dataset.json"))
-                .ok()
-                .and_then(|bytes| render_command(&serde_json::from_slice(&bytes).ok()?))
-                .unwrap_or_else(|| format!("{n} images of {size}x{size} pixels"))
+            let command = summary.as_ref().and_then(render_command);
+            command.unwrap_or_else(|| format!("{n} images of {size}x{size} pixels"))
         };
-        Self::with_images(folder, rows, &text, fault, described)
+        let names = summary.as_ref().map(label_names).unwrap_or_default();
+        Self::with_images(folder, rows, names, &text, fault, described)
     }
 
     /// Reads the images of `rows`; `table` tells these data from others.
     fn with_images(
         folder: &Path,
         rows: Vec<Row>,
+        label_names: Vec<String>,
         table: &[u8],
         fault: impl Fn(String) -> TrainError,
         described: impl Fn(usize) -> String,
@@ -131,6 +136,7 @@ impl Data {
             size,
             sha256: digits.iter().map(|byte| format!("{byte:02x}")).collect(),
             description,
+            label_names,
             pixels,
         })
     }
@@ -193,10 +199,19 @@ impl Data {
         Self::with_images(
             folder,
             rows,
+            vec![format!("not {attribute}"), attribute.to_owned()],
             table.as_bytes(),
             |what| wrong(folder, what),
             description,
         )
+    }
+
+    /// What the classes of `label` are called, if there are as many of them; else their numbers.
+    pub fn names_of(&self, classes: usize) -> Vec<String> {
+        match self.label_names.len() == classes {
+            true => self.label_names.clone(),
+            false => (0..classes).map(|c| c.to_string()).collect(),
+        }
     }
 
     /// Indices of the images of a split.
@@ -263,6 +278,14 @@ pub fn to_pixels(values: &[f32]) -> Vec<u8> {
     (0..area)
         .flat_map(|at| [0, 1, 2].map(|c| pixel(values[c * area + at])))
         .collect()
+}
+
+/// The classes of a `dataset.json`; those that are numbers have no other names. Folders of earlier versions know parity only.
+fn label_names(summary: &serde_json::Value) -> Vec<String> {
+    match summary.pointer("/model/labels").map(|l| l.as_str()) {
+        None | Some(Some("parity")) => vec!["even".to_owned(), "odd".to_owned()],
+        _ => Vec::new(),
+    }
 }
 
 /// The command that renders the data of a `dataset.json`, with every setting that it has a flag for.

@@ -927,7 +927,11 @@ fn shards_that_do_not_fit_together_are_refused_and_empty_ones_take_part() {
     // One shard more than there are originals.
     for shard in ["4/4", "1/4", "3/4", "2/4"] {
         assert_eq!(rows("many"), None);
-        assert!(run("many", &["--shard", shard]).status.success());
+        let output = run("many", &["--shard", shard]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success());
+        assert_eq!(said.contains("shard is empty"), shard == "4/4", "{said}");
+        assert!(!said.contains("-0.00"), "{said}");
     }
     assert_eq!(rows("many"), Some(3));
     // An original that comes moves others between shards: the old list is not joined with the new one.

@@ -293,6 +293,15 @@ fn folders_of_images_get_the_same_scores_as_arrays() {
         command.arg(folder.path().join("two.csv")),
         &["one method", "a, b"],
     );
+    // Of folders, predictions may come from files too.
+    let [zeros, ones] = [("zeros.npy", 0.0), ("ones.npy", 1.0)]
+        .map(|(name, class)| npy(folder.path(), name, &[30], &[class; 30]));
+    let mut command = foil(&["score", "--quiet", "--metrics", "tcv", "--manifest"]);
+    command.arg(&manifest).args(["--predictions", &ones]);
+    let valid = json(command.args(["--original-predictions", &zeros]));
+    assert_eq!(value(&valid, "target_class_validity"), 0.5);
+    let valid = json(command.args(["--targets", &ones]));
+    assert_eq!(value(&valid, "target_class_validity"), 1.0);
     // The oracle is the classifier, so it agrees with itself.
     assert_eq!(value(&found, "oracle_score/mnist_oracle_m05_05"), 1.0);
     let bytes: Vec<f32> = pixels.iter().map(|&v| f32::from(v)).collect();
@@ -367,6 +376,17 @@ fn results_over_samples_are_written_and_make_a_table_with_bars() {
         .assert()
         .success()
         .stdout(contains("| metric | GB | GEN |"));
+    // These would do nothing.
+    for option in [
+        ["--table", "2"],
+        ["--ideal", "0:1"],
+        ["--protocol", "exact"],
+        ["--spread", "stds"],
+    ] {
+        let mut tables = foil(&["tables", "--from"]);
+        tables.arg(folder.path().join("gb")).args(option);
+        refused(&mut tables, &[option[0], "tables of groups"]);
+    }
     assert!(std::fs::read_to_string(bars).unwrap().contains("digit"));
 }
 
@@ -491,7 +511,7 @@ fn study(folder: &Path, lines: &str, equal: bool) -> Command {
 }
 
 #[test]
-fn a_study_with_equal_targets_advises_its_configuration_and_keeps_what_is_done() {
+fn a_study_with_equal_targets_advises_its_configuration_and_begins_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = study(folder.path(), "", true);
     refused(
@@ -504,8 +524,35 @@ fn a_study_with_equal_targets_advises_its_configuration_and_keeps_what_is_done()
             "`protocol = ",
         ],
     );
-    let gb = std::fs::read_to_string(folder.path().join("out/GB/scores.json")).unwrap();
-    assert!(gb.contains("elastic_net"));
+    // The first method could have been scored.
+    assert!(!folder.path().join("out").exists());
+    let oracle = format!(
+        "explained = \"shoe\"\n[label_models]\ndigit = \"{}\"\n",
+        array("mnist_oracle_m05_05.toml")
+    );
+    let mut command = study(folder.path(), &oracle, false);
+    refused(
+        &mut command,
+        &["study.toml", "explained label \"shoe\"", "digit"],
+    );
+    assert!(!folder.path().join("out").exists());
+    let mut command = foil(&["study", "quantitative", "--data", "celeba-hq", "--quiet"]);
+    command
+        .arg("--config")
+        .arg(folder.path().join("study.toml"));
+    std::fs::write(
+        folder.path().join("study.toml"),
+        std::fs::read_to_string(folder.path().join("study.toml"))
+            .unwrap()
+            .replace("\"shoe\"", "\"digit\""),
+    )
+    .unwrap();
+    command.arg("--out").arg(folder.path().join("out"));
+    refused(
+        &mut command,
+        &["--data celeba-hq", "images of colours", "grey images"],
+    );
+    assert!(!folder.path().join("out").exists());
     let mut command = study(folder.path(), "skip_bad = true\nkeep_invalid = true", false);
     let output = command.assert().success().get_output().stdout.clone();
     let text = String::from_utf8_lossy(&output);
@@ -735,6 +782,94 @@ fn a_class_without_an_autoencoder_is_named() {
     refused(
         command.args(["--range", "0,1"]),
         &["auto-encoders of the classes", "--autoencoders FILE"],
+    );
+}
+
+/// A command without --range over arrays from −0.5 to 0.25, which say nothing of black and white.
+fn without_range(folder: &Path, more: &[&str]) -> Command {
+    let values = |seed: usize| -> Vec<f32> {
+        let value = |i: usize| ((i * 7 + seed) % 4) as f32 * 0.25 - 0.5;
+        (0..30 * 144).map(value).collect()
+    };
+    let [x, c] = [("x.npy", 0), ("c.npy", 1)]
+        .map(|(name, seed)| npy(folder, name, &[30, 12, 12], &values(seed)));
+    let [zeros, ones] = [("zeros.npy", 0.0), ("ones.npy", 1.0)]
+        .map(|(name, class)| npy(folder, name, &[30], &[class; 30]));
+    let mut command = foil(&["score", "--quiet", "--device", "cpu"]);
+    command.args(["--originals", &x, "--counterfactuals", &c]);
+    command.args(["--original-predictions", &zeros, "--targets", &ones]);
+    command.args(["--predictions", &ones]).args(more);
+    command
+}
+
+#[test]
+fn arrays_that_networks_look_at_need_a_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let ae = small("autoencoders_mnist_m05_05.safetensors");
+    let ae = ae.display().to_string();
+    let oracle = array("mnist_oracle_m05_05.toml");
+    let words = ["--range", "black and white", "-0.5 to 0.25", "trained on"];
+    let ims = ["--metrics", "im1,im2,en", "--autoencoders", &ae];
+    refused(&mut without_range(folder.path(), &ims), &words);
+    let oracles = ["--metrics", "oracle", "--oracle", &oracle];
+    refused(&mut without_range(folder.path(), &oracles), &words);
+    // Distances are taken of the values as they are.
+    let en = without_range(folder.path(), &["--metrics", "en"])
+        .assert()
+        .success();
+    let said = String::from_utf8_lossy(&en.get_output().stdout).into_owned();
+    assert!(said.contains("Range of values: -1 to 1."), "{said}");
+    let given = [&ims[..], &["--range", "-0.5,0.5"]].concat();
+    without_range(folder.path(), &given)
+        .assert()
+        .success()
+        .stdout(contains("Range of values: -0.5 to 0.5."));
+    // Black and white of 8-bit pixels are known; which values the auto-encoders know is not.
+    let mut eight = foil(&["score", "--quiet", "--device", "cpu", "--metrics", "im1"]);
+    eight.args(["--originals", &array("real.npy")]);
+    eight.args([
+        "--counterfactuals",
+        &array("gen.npz"),
+        "--autoencoders",
+        &ae,
+    ]);
+    eight
+        .assert()
+        .success()
+        .stdout(contains("Range of values: -1 to 1."))
+        .stdout(contains("for want of --range"));
+}
+
+#[test]
+fn classes_that_no_network_knows_are_named_with_their_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let twelve = npy(folder.path(), "t12.npy", &[30], &[12.0; 30]);
+    let mut one = [1.0f32; 30];
+    one[5] = 12.0;
+    let one = npy(folder.path(), "one.npy", &[30], &one);
+    let own = npy(folder.path(), "own.npy", &[30], &[0.0; 30]);
+    let of = |more: &[&str]| {
+        let mut command = score("gen", "mnist_m05_05");
+        command
+            .args(["--original-predictions", &own])
+            .args(["--targets", &twelve])
+            .args(more);
+        command
+    };
+    let valid = ["--metrics", "tcv,oracle", "--predictions", &twelve];
+    refused(
+        &mut of(&valid),
+        &["targets, sample 0", "the oracle mnist_oracle_m05_05", "12"],
+    );
+    let oracle = array("mnist_oracle_m05_05.toml");
+    let asked = ["--metrics", "tcv", "--classifier", &oracle];
+    refused(&mut of(&asked), &["targets, sample 0", "the classifier"]);
+    // Samples that are not valid count as well.
+    let mut command = score("gen", "mnist_m05_05");
+    command.args(["--original-predictions", &own, "--targets", &one]);
+    refused(
+        command.args(["--metrics", "tcv,im1", "--predictions", &own]),
+        &["targets, sample 5", "one of class 12", "classes 0, 1, 2"],
     );
 }
 

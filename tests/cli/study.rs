@@ -478,6 +478,24 @@ fn bad_configurations_are_explained() {
     for (from, to, code, words) in [
         ("robust =", "rubost =", 2, &["bad.toml", "rubost"][..]),
         ("[[\"i\", \"odd\"]", "[[\"j\", \"odd\"]", 2, &["ideal pair"]),
+        (
+            "class = 111",
+            "class = 108",
+            2,
+            &["\"i\" and \"l\"", "class 108"],
+        ),
+        (
+            "class = 1\n",
+            "class = 0\n",
+            2,
+            &["\"even\" and \"odd\"", "class 0"],
+        ),
+        (
+            "[\"i\", \"odd\"]",
+            "[\"i\", \"even\"]",
+            2,
+            &["ideal pair", "self_pairs"],
+        ),
         ("glyph_resnet18", "glyph_resnet19", 2, &["glyph_resnet18"]),
         ("skip = 2", "skip = 2\ndistance = \"l0\"", 2, &["distance"]),
         ("skip = 2", "skip = 4", 2, &["none is left"]),

@@ -295,6 +295,32 @@ fn a_damaged_checkpoint_is_not_continued() {
     }
 }
 
+/// As `foil generate --target even` asks for them.
+#[test]
+fn networks_keep_the_names_of_the_labels() {
+    let folder = world();
+    let at = folder.path();
+    let inn = ["--blocks", "1,1", "--widths", "4,4", "--dense", "8"];
+    for (kind, more) in [
+        ("inn", &inn[..]),
+        ("cnn", &["--widths", "4,4,8"]),
+        ("classifier", &["--width", "4"]),
+    ] {
+        let args = [&["--steps", "1", "--batch", "4"], more].concat();
+        let output = train(at, kind, "net", &args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kind}: {said}");
+        let card = std::fs::read_to_string(at.join("net.toml")).unwrap();
+        assert!(card.contains("labels = [\"even\", \"odd\"]"), "{card}");
+    }
+    // Nobody knows what the labels of other data mean.
+    std::fs::remove_file(at.join("data/dataset.json")).unwrap();
+    let args = [&["--steps", "1", "--batch", "4"], &inn[..]].concat();
+    assert!(train(at, "inn", "net", &args).status.success());
+    let card = std::fs::read_to_string(at.join("net.toml")).unwrap();
+    assert!(card.contains("labels = [\"0\", \"1\"]"), "{card}");
+}
+
 /// Tiny networks on tiny images learn something: losses fall below those of the first weights.
 #[test]
 fn autoencoders_and_denoisers_learn() {

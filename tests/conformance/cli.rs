@@ -28,6 +28,32 @@ fn prints_groups_and_succeeds_on_a_good_folder() {
     }
 }
 
+/// What is skipped is part of the verdict.
+#[test]
+fn the_verdict_tells_what_was_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "cone_projection.safetensors";
+    let from = small_set().join("diffusion").join(file);
+    std::fs::copy(from, folder.path().join(file)).unwrap();
+    let run = |more: &[&str]| {
+        let mut command = foil();
+        command.args(["conformance", "diffusion", "--device", "cpu", "--data"]);
+        let output = command.arg(folder.path()).args(more).assert().success();
+        String::from_utf8_lossy(&output.get_output().stdout).into_owned()
+    };
+    let said = run(&[]);
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("passed on cpu"), "{last}");
+    assert!(last.contains("were absent and skipped"), "{last}");
+    let document: serde_json::Value = serde_json::from_str(&run(&["--json"])).unwrap();
+    let absent = document["areas"][0]["absent"].as_array().unwrap().len();
+    assert_eq!(document["absent"], absent);
+    assert!(
+        last.contains(&format!("; {absent} files or groups")),
+        "{last}"
+    );
+}
+
 #[test]
 fn prints_only_json_with_json() {
     let output = foil()

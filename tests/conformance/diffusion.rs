@@ -344,6 +344,127 @@ fn absent_files_are_listed_and_their_cases_skipped() {
     );
 }
 
+/// A network that is named and not described is a fault of the data; one whose file is absent is not.
+#[test]
+fn a_network_that_nothing_describes_is_no_absent_file() {
+    let Some(reference) = reference() else {
+        return;
+    };
+    let folder = steps(&reference);
+    edit(&folder, "guidance.json", |v| {
+        v["guided_step"]["settings"]["unet"] = json!("unet_ax");
+    });
+    let report = diffusion(&folder);
+    assert!(!report.passed());
+    let said = "network `unet_ax`: unet.json describes";
+    let told = report.unknown.iter().filter(|u| u.starts_with(said));
+    assert_eq!(told.count(), 1, "{:?}", report.unknown);
+    edit(&folder, "guidance.json", |v| {
+        v["guided_step"]["settings"]["unet"] = json!("unet_encoder");
+    });
+    let report = diffusion(&folder);
+    let said = "network `unet_encoder`: a classifier in place of a denoiser";
+    assert!(
+        report.unknown.iter().any(|u| u == said),
+        "{:?}",
+        report.unknown
+    );
+    let folder = steps(&reference);
+    edit(&folder, "guidance.json", |v| {
+        let cases = v["guided_step"]["cases"].as_object_mut().unwrap();
+        let case = cases.remove("x01_cone1_unet_encoder").unwrap();
+        cases.insert("x01_cone1_unet_decoder".into(), case);
+    });
+    let report = diffusion(&folder);
+    let said = "network `unet_decoder`: unet.json describes";
+    let told = report.unknown.iter().any(|u| u.starts_with(said));
+    assert!(!report.passed() && told, "{:?}", report.unknown);
+}
+
+/// Every number of the descriptions beside the arrays counts, or is told to be unused.
+#[test]
+fn what_the_descriptions_state_is_checked() {
+    let Some(reference) = reference() else {
+        return;
+    };
+    let unet = [
+        "tiny_classifiers.safetensors",
+        "unet.json",
+        "unet_a_weights.safetensors",
+    ];
+    let folder = copy(
+        &reference,
+        &[&unet[..], &["guidance.json", "chain_long.safetensors"]].concat(),
+    );
+    edit(&folder, "guidance.json", |v| {
+        v.as_object_mut().unwrap().retain(|k, _| k == "chain_long");
+        v["chain_long"]["settings"]["image_size"] = json!(17);
+        let peaks = &mut v["chain_long"]["x01_cone1"]["sample_abs_max_every_10"];
+        peaks[4] = json!(peaks[4].as_f64().unwrap() + 0.01);
+    });
+    let report = diffusion(&folder);
+    assert_eq!(
+        failed(&report),
+        ["image_size", "x01_cone1.sample_abs_max_every_10"]
+    );
+    let folder = copy(
+        &reference,
+        &[&unet[..], &["dvce_dime.json", "dvce.safetensors"]].concat(),
+    );
+    edit(&folder, "dvce_dime.json", |v| {
+        v.as_object_mut()
+            .unwrap()
+            .retain(|k, _| k.starts_with("dvce_") && !k.starts_with("dvce_denoise"));
+        v["dvce_single"]["t_index_recovered"][2] = json!(4);
+    });
+    let report = diffusion(&folder);
+    assert_eq!(failed(&report), ["single t_index_recovered"]);
+    let unused = |report: &AreaReport, what: &str| report.unused.iter().any(|u| u.0 == what);
+    assert!(unused(
+        &report,
+        "dvce_dime.json: dvce_timestep_recovery_mismatches"
+    ));
+    let tables = [
+        "published/raw_experimental_results.csv",
+        "settings.json",
+        "table_check.json",
+        "table_numeric.json",
+        "table_numeric_groups.json",
+    ];
+    let folder = copy(&reference, &tables);
+    assert!(failed(&diffusion(&folder)).is_empty());
+    edit(&folder, "table_numeric.json", |v| {
+        v["table2"]["std"] = json!("ddof 1");
+        v["table3"]["source"] = json!("nonideal_cone1_x01");
+    });
+    edit(&folder, "table_check.json", |v| {
+        v["table2"]["cells"] = json!(134);
+        v["table3"]["cells_with_numbers"] = json!(50);
+    });
+    edit(&folder, "table_numeric_groups.json", |v| {
+        let cell = &mut v["groups"]["ideal_cone1_x01"]["OS Madry"]["Madry"];
+        assert!(cell.is_null());
+        *cell = json!(3);
+    });
+    let report = diffusion(&folder);
+    let mut failed = failed(&report);
+    failed.dedup();
+    assert_eq!(
+        failed,
+        [
+            "ideal_cone1_x01 OS Madry Madry",
+            "table 2: std",
+            "table 3: source",
+            "table2.cells",
+            "table3.cells_with_numbers",
+        ]
+    );
+    assert!(unused(
+        &report,
+        "table_check.json: table2.numeric_differences"
+    ));
+}
+
 #[test]
 fn cases_that_nobody_knows_are_named() {
     let files = ["schedules.json", "space_timesteps.json", "unet.json"];

@@ -362,8 +362,17 @@ pub fn open_device(device: Device, quiet: bool) -> anyhow::Result<WithGradients>
     Ok(opened)
 }
 
+/// What came of a shard without images.
+fn nothing(out: &Path) -> String {
+    let out = out.display();
+    format!("0 counterfactuals in {out}: this shard is empty, there are fewer images than shards\n")
+}
+
 /// What came of all.
 fn summary(made: &[Made], out: &Path) -> String {
+    if made.is_empty() {
+        return nothing(out);
+    }
     let count = made.len().max(1) as f64;
     let share =
         |holds: &dyn Fn(&Made) -> bool| made.iter().filter(|m| holds(m)).count() as f64 / count;

@@ -229,6 +229,9 @@ pub fn run(args: &GenerateArgs, method: MethodArg) -> anyhow::Result<()> {
 
 /// What came of all.
 fn summary(made: &[Made], out: &Path) -> String {
+    if made.is_empty() {
+        return super::nothing(out);
+    }
     let found: Vec<&Made> = made.iter().filter(|m| !m.record.rejected).collect();
     let count = found.len() as f64;
     let flipped = found.iter().filter(|m| m.record.flipped).count();

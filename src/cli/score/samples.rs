@@ -136,7 +136,9 @@ fn on<B: MetricBackend + 'static>(
         ProtocolArg::Exact => Protocol::Exact,
         ProtocolArg::Published => Protocol::Published,
     };
-    let range = args.range;
+    let range = args
+        .range
+        .unwrap_or(crate::score::Settings::default().range);
     let mut labels = Labels::default();
     let classifier = match &args.classifier {
         None => None,
@@ -212,6 +214,13 @@ fn on<B: MetricBackend + 'static>(
         method = method.or(only_method(&pairing)?);
         decode(args, pairing, &labels, channels)?
     };
+    let watched = !oracles.is_empty()
+        || !models.is_empty()
+        || autoencoders.is_some()
+        || (classifier.is_some() && parts.lacks_predictions());
+    if args.range.is_none() && watched {
+        parts.need_range().map_err(usage)?;
+    }
     let samples: Samples = parts
         .complete(backend, classifier.as_ref(), range, protocol)
         .map_err(usage)?;
@@ -249,7 +258,16 @@ fn on<B: MetricBackend + 'static>(
         seed: args.seed,
     };
     let names = oracles.iter().map(|o| o.name.clone()).collect();
-    let scores = samples::scores(&titles, found, fingerprints, counts, &run, names);
+    let mut scores = samples::scores(&titles, found, fingerprints, counts, &run, names);
+    let by_range = selection.has(Family::Im1) || selection.has(Family::Im2);
+    if let (None, Some(file), true) = (args.range, &args.autoencoders, by_range) {
+        let [low, high] = range;
+        scores.notes.push(format!(
+            "im1, im2: the auto-encoders saw the 8-bit pixels as values from {low} to {high}, for want of --range; {} does \
+             not say which values they were trained on",
+            file.display()
+        ));
+    }
     if let Some(out) = &args.out {
         write_file(
             &out.join("pairs.csv"),
@@ -364,16 +382,25 @@ fn decode(
             .map(|c| i64::try_from(c).ok())
             .map_err(|reason| UsageError(format!("{role} of {name:?}: {reason}")))
     };
-    let mut targets = Vec::new();
+    // Files of classes are in the order that --dry-run lists.
+    let given = load::classes(
+        args.original_predictions.as_deref(),
+        args.targets.as_deref(),
+        args.predictions.as_deref(),
+    )
+    .map_err(usage)?;
+    let mut targets = given.target.unwrap_or_default();
     let mut sources = Vec::new();
     for p in &pairing.pairs {
-        let target = class("target", &p.target, &args.target, &p.name)?;
-        targets.push(target.with_context(|| {
-            UsageError(format!(
-                "no target class is known of {:?}; give --target, a manifest, or SOURCE_to_TARGET folders",
-                p.name
-            ))
-        })?);
+        if args.targets.is_none() {
+            let target = class("target", &p.target, &args.target, &p.name)?;
+            targets.push(target.with_context(|| {
+                UsageError(format!(
+                    "no target class is known of {:?}; give --target, --targets, a manifest, or SOURCE_to_TARGET folders",
+                    p.name
+                ))
+            })?);
+        }
         sources.push(class("source", &p.source, &args.source, &p.name)?);
     }
     // A classifier's own word on the originals counts more than their labels.
@@ -381,8 +408,9 @@ fn decode(
     Ok(Parts {
         originals: all(&|p| &p.original)?,
         counterfactuals: all(&|p| &p.counterfactual)?,
-        original_prediction: known.filter(|_| args.classifier.is_none()),
+        original_prediction: { given.original_prediction }
+            .or(known.filter(|_| args.classifier.is_none())),
         target: targets,
-        prediction: None,
+        prediction: given.prediction,
     })
 }

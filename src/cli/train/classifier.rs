@@ -256,8 +256,7 @@ fn learn(what: &'static str, common: &CommonArgs, steps: usize, wanted: &Wanted)
         );
     }
     let labels = match meaning.target {
-        Target::Label if task.args.attribute.is_some() => task.args.attribute_labels(),
-        Target::Label if meaning.labels == 2 => vec!["even".to_owned(), "odd".to_owned()],
+        Target::Label if meaning.labels == data.label_names.len() => data.label_names.clone(),
         _ => Vec::new(),
     };
     let further = match meaning.target {

@@ -88,9 +88,9 @@ pub fn run(args: &CnnArgs) -> Result<()> {
         dict,
         cost: trained.cost,
         found,
-        labels: match common.attribute {
-            Some(_) => common.attribute_labels(),
-            None => (0..classes).map(|c| c.to_string()).collect(),
+        labels: match args.target {
+            TargetName::Label => data.names_of(classes),
+            TargetName::Character => (0..classes).map(|c| c.to_string()).collect(),
         },
         range: RANGE,
         grey: true,

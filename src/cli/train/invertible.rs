@@ -113,10 +113,7 @@ pub fn run(args: &InvertibleArgs) -> Result<()> {
         dict,
         cost: trained.cost,
         found,
-        labels: match common.attribute {
-            Some(_) => common.attribute_labels(),
-            None => (0..classes).map(|c| c.to_string()).collect(),
-        },
+        labels: data.names_of(classes),
         range: RANGE,
         grey: true,
         further: "role = \"invertible\"\n".into(),

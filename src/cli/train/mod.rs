@@ -135,12 +135,6 @@ fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 impl CommonArgs {
-    /// The two classes of an attribute.
-    fn attribute_labels(&self) -> Vec<String> {
-        let name = self.attribute.as_deref().unwrap_or_default();
-        vec![format!("not {name}"), name.to_owned()]
-    }
-
     /// An earlier run's files are not lost by mistake, and those of this one can be written.
     fn check_out(&self, picture: bool) -> Result<()> {
         let checkpoint = checkpoint(&self.out);

@@ -163,9 +163,9 @@ pub fn run(args: &NoiseAwareArgs) -> Result<()> {
         let name = format!("attacked (L2 {RADIUS})");
         measure(&name, meaning.evaluate(&net, data, judged, attacked)?);
     }
-    let labels = match meaning.labels {
-        2 => vec!["even".to_owned(), "odd".to_owned()],
-        _ => Vec::new(),
+    let labels = match meaning.labels == data.label_names.len() {
+        true => data.label_names.clone(),
+        false => Vec::new(),
     };
     task.finish(&Finished {
         architecture: Architecture::UnetEncoder,

@@ -36,7 +36,6 @@ pub fn run(
             continue;
         };
         let at = node.at("settings")?;
-        at.skip_fields(&["image_size"]);
         let schedule = settings::schedule(&at)?;
         let start = settings::start(&at, &schedule)?;
         let guidance = settings::evaluated(&at)?;
@@ -59,6 +58,15 @@ pub fn run(
         if let Some(map) = at.get("timestep_map") {
             check.equal("timestep_map", &map.usizes()?, &schedule.steps);
         }
+        if let Some(size) = at.get("image_size") {
+            let originals = images(&stored, "init_images", None)?;
+            let got = originals.shape[2..].to_vec();
+            check.equal("image_size", &vec![size.usize()?; 2], &got);
+        }
+        check.unused(
+            format!("guidance.json: {section}: seconds…, f32_vs_f64…"),
+            "measurements of the original's own arithmetic",
+        );
         for (case, node) in node.fields()? {
             let Some((x0, cone, "")) = settings::variant(case) else {
                 continue;
@@ -128,7 +136,6 @@ impl<'a> Chain<'a> {
                 }
                 f if f.starts_with("seconds")
                     || f.starts_with("f32_vs_f64")
-                    || f.starts_with("sample_abs_max")
                     || f.starts_with("min_abs_pred_xstart_minus_init") =>
                 {
                     value.skip();
@@ -182,6 +189,8 @@ impl<'a> Chain<'a> {
             None => "samples".into(),
         };
         self.states(&stored, &found, |s| &s.images, self.tolerance, check)?;
+        let peaks: Vec<f64> = found.iter().map(|s| peak(&s.images)).collect();
+        self.peaks(node, every, &peaks, check)?;
         if every.is_none() && self.stored.contains(&self.name("pred_xstart")) {
             self.states("pred_xstart", &found, |s| &s.clean, self.tolerance, check)?;
         }
@@ -202,6 +211,25 @@ impl<'a> Chain<'a> {
         let prefix = self.name("samples_every_");
         let found = self.stored.names().find_map(|n| n.strip_prefix(&prefix));
         found.and_then(|n| n.parse().ok()).filter(|n| *n > 0)
+    }
+
+    /// The largest value of the state after each step that is stored.
+    fn peaks(
+        &self,
+        node: &Node<'_>,
+        every: Option<usize>,
+        got: &[f64],
+        check: &mut Check,
+    ) -> Result<()> {
+        let field = match every {
+            Some(n) => format!("sample_abs_max_every_{n}"),
+            None => "sample_abs_max_per_step".into(),
+        };
+        if let Some(expected) = node.get(&field) {
+            let tolerance = Tolerance::absolute(self.tolerance);
+            check.close_all(self.name(&field), &expected.f64s()?, got, tolerance);
+        }
+        Ok(())
     }
 
     fn states(
@@ -283,7 +311,7 @@ impl<'a> Chain<'a> {
             false => None,
         };
         let mut x = first(guider.schedule, &self.originals, &self.noise, self.start);
-        let mut angles = Vec::new();
+        let (mut angles, mut peaks) = (Vec::new(), Vec::new());
         for k in 0..self.start {
             let t = self.start - 1 - k;
             let (Some(fresh), Some(expected)) = (part(&self.noise, k + 1), part(&states, k)) else {
@@ -317,11 +345,19 @@ impl<'a> Chain<'a> {
                 close(check, &what, &expected, &found.clean, self.tolerance);
             }
             angles.push(found.angles.clone());
+            // Of the stored states, which each step begins with.
+            peaks.push(peak(&expected));
             x = expected;
         }
+        self.peaks(node, None, &peaks, check)?;
         self.angles(node, &angles, check)?;
         self.opinions(guider, &x, check)
     }
+}
+
+fn peak(images: &Array) -> f64 {
+    let size = |m: f32, v: &f32| m.max(v.abs());
+    f64::from(images.data.iter().fold(0.0, size))
 }
 
 /// The originals with the noise of the start.

@@ -60,6 +60,11 @@ impl<B: Backend> Tiny<B> {
     }
 }
 
+/// Whether the folder has these classifiers at all.
+pub fn are_there(folder: &Folder) -> Result<bool> {
+    Ok(weights(folder)?.is_some())
+}
+
 /// Weights are no cases: none of them has to be used.
 fn weights(folder: &Folder) -> Result<Option<Rc<Tensors>>> {
     let found = folder.tensors(FILE)?;

@@ -53,6 +53,29 @@ fn find(folder: &Folder, name: &str, check: &mut Check) -> Result<Option<(Config
     Ok(Some((config(&node, check)?, weights.state_dict()?)))
 }
 
+/// Networks that `unet.json` describes; none if it is absent.
+fn known(folder: &Folder) -> Result<Option<Vec<String>>> {
+    let Some(json) = folder.json("unet.json")? else {
+        return Ok(None);
+    };
+    let configs = json.root().at("configs")?.fields()?;
+    Ok(Some(configs.iter().map(|(n, _)| (*n).to_owned()).collect()))
+}
+
+/// A name that no file of the folder explains is a fault of the data, and nothing that is merely absent.
+fn expect_known(folder: &Folder, name: &str, check: &mut Check) -> Result<()> {
+    match known(folder)? {
+        Some(known) if !known.iter().any(|k| k == name) => {
+            check.unknown(format!(
+                "network `{name}`: unet.json describes {}",
+                known.join(", ")
+            ));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Only the classifier has a `pool`.
 fn config(node: &Node<'_>, check: &mut Check) -> Result<Config> {
     Ok(match node.get("pool") {
@@ -76,7 +99,7 @@ impl<'a, G: Differentiable> Networks<'a, G> {
         if let Some(found) = self.unets.borrow().get(name) {
             return Ok(Some(found.clone()));
         }
-        let Some((Config::Denoiser(config), dict)) = find(self.folder, name, check)? else {
+        let Some((config, dict)) = denoiser_of(self.folder, name, check)? else {
             return Ok(None);
         };
         let unet = Rc::new(Unconditional {
@@ -104,7 +127,18 @@ impl<'a, G: Differentiable> Networks<'a, G> {
                     backend: self.on.clone(),
                     fitting: Fitting::default(),
                 }),
-                _ => return Ok(None),
+                Some((Config::Denoiser(_), _)) => {
+                    check.unknown(format!(
+                        "network `{name}`: a denoiser in place of a classifier"
+                    ));
+                    return Ok(None);
+                }
+                None => {
+                    if super::classifiers::are_there(self.folder)? {
+                        expect_known(self.folder, name, check)?;
+                    }
+                    return Ok(None);
+                }
             },
         };
         self.guides.borrow_mut().insert(name.into(), guide.clone());
@@ -378,8 +412,17 @@ pub fn denoiser_of(
     name: &str,
     check: &mut Check,
 ) -> Result<Option<(UnetConfig, StateDict)>> {
-    Ok(match find(folder, name, check)? {
-        Some((Config::Denoiser(config), dict)) => Some((config, dict)),
-        _ => None,
-    })
+    match find(folder, name, check)? {
+        Some((Config::Denoiser(config), dict)) => Ok(Some((config, dict))),
+        Some((Config::Encoder(_), _)) => {
+            check.unknown(format!(
+                "network `{name}`: a classifier in place of a denoiser"
+            ));
+            Ok(None)
+        }
+        None => {
+            expect_known(folder, name, check)?;
+            Ok(None)
+        }
+    }
 }

@@ -311,7 +311,7 @@ impl Run<'_> {
                             check.close_all(format!("{what} {field}"), &expected, &got, NUMBER);
                         }
                         Cell::Own | Cell::Missing | Cell::Interval { .. } => {
-                            expected.f64_or_null()?;
+                            check.equal(what, &expected.f64_or_null()?, &None);
                         }
                     }
                     Ok(())
@@ -323,8 +323,28 @@ impl Run<'_> {
 
     fn differences(&self, root: &Node<'_>, check: &mut Check) -> Result<()> {
         check.group("differences, not rounded");
-        // Tables 2 and 3 are a setup and a convention, which the printed cells show.
-        root.skip_fields(&["table2", "table3"]);
+        // Tables 2 and 3 are a setup and a convention.
+        for number in [2, 3] {
+            let (node, layout) = (
+                root.get(&format!("table{number}")),
+                self.settings.table(number),
+            );
+            if let (Some(node), Some(layout)) = (node, layout) {
+                let own = (
+                    layout.pairs,
+                    layout.cone_projection,
+                    layout.xzero_prediction,
+                );
+                let source = node.at("source")?;
+                let said = setup(source.str()?).ok_or_else(|| source.wrong("a setup"))?;
+                check.equal(format!("table {number}: source"), &said, &own);
+                let std = match layout.std {
+                    Std::Population => "ddof 0",
+                    Std::Sample => "ddof 1",
+                };
+                check.equal(format!("table {number}: std"), node.at("std")?.str()?, std);
+            }
+        }
         for (name, rows) in root.at("differences")?.fields()? {
             let number = name.strip_prefix("table").and_then(|n| n.parse().ok());
             if let Some(layout) = number.and_then(|n| self.settings.table(n)) {
@@ -334,18 +354,24 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// How many cells other conventions would change. What is said about the paper's text is for people.
+    /// How many cells there are, and how many other conventions would change.
     fn what_if(&self, root: &Node<'_>, check: &mut Check) -> Result<()> {
-        check.group("cells that other conventions change");
+        let published = self.all(None)?;
+        check.group("numbers of cells");
         for (name, node) in root.fields()? {
-            if name != "what_if" {
-                node.skip();
+            if name == "what_if" {
+                continue;
+            }
+            let number = name.strip_prefix("table").and_then(|n| n.parse().ok());
+            match published.iter().find(|t| Some(t.number) == number) {
+                Some(table) => counted(name, table, &node, check)?,
+                None => by_people(name, &node, check),
             }
         }
+        check.group("cells that other conventions change");
         let Some(node) = root.get("what_if") else {
             return Ok(());
         };
-        let published = self.all(None)?;
         for (name, node) in node.fields()? {
             match name {
                 "std_cells_changing_if_ddof0_is_used" => {
@@ -374,6 +400,29 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Numbers of cells of a table; the rest is what people found in the text of the paper.
+fn counted(name: &str, table: &Table, node: &Node<'_>, check: &mut Check) -> Result<()> {
+    let cells = || table.rows.iter().flat_map(|row| &row.cells);
+    let numbers = cells().filter(|cell| matches!(cell, Cell::Value { .. }));
+    for (field, value) in node.fields()? {
+        let what = format!("{name}.{field}");
+        match field {
+            "cells" => check.equal(what, &value.usize()?, &cells().count()),
+            "cells_with_numbers" => check.equal(what, &value.usize()?, &numbers.clone().count()),
+            _ => by_people(&what, &value, check),
+        }
+    }
+    Ok(())
+}
+
+fn by_people(what: &str, node: &Node<'_>, check: &mut Check) {
+    node.skip();
+    check.unused(
+        format!("table_check.json: {what}"),
+        "found by people in the text of the paper, which is not in the folder",
+    );
 }
 
 /// `N of M` cells with numbers.

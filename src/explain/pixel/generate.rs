@@ -153,14 +153,12 @@ fn make(
         let before = explainer.probabilities(&values)?;
         let outcomes = attempted(explainer, &values, &before, &targets)?;
         for (i, one) in part.iter().enumerate() {
-            let (pixels, record) = recorded(explainer, &values, i, &before[i], &outcomes[i])?;
+            let wanted = (i, targets[i]);
+            let (pixels, record) = recorded(explainer, &values, wanted, &before[i], &outcomes[i])?;
             let record = Record {
                 settings: settings.clone(),
                 original: one.task.noise.clone(),
                 original_sha256: one.original_sha256.clone(),
-                target: targets[i].unwrap_or(record.target),
-                reached: record.reached
-                    && targets[i].is_none_or(|t| record.after.is_some_and(|a| a.0 == t)),
                 ..record
             };
             let record = Record {
@@ -211,11 +209,11 @@ fn attempted(
     Ok(all.collect())
 }
 
-/// Pixels of a counterfactual, and what is to be said of it as it is stored.
+/// Pixels of a counterfactual of an image with its target, if one was asked for, and what is to be said of it as it is stored.
 fn recorded(
     explainer: &Explainer,
     values: &Array,
-    index: usize,
+    (index, asked): (usize, Option<usize>),
     before: &[f32],
     outcome: &Outcome,
 ) -> Result<(Vec<u8>, Record)> {
@@ -227,7 +225,7 @@ fn recorded(
         original: String::new(),
         original_sha256: String::new(),
         sample: 0,
-        target: outcome.before,
+        target: asked.unwrap_or(outcome.before),
         before: opinion(before),
         after: opinion(before),
         target_probability: 0.0,
@@ -252,11 +250,13 @@ fn recorded(
     let after = explainer.probabilities(&seen)?;
     let row = after.first().map_or(&[][..], Vec::as_slice);
     record.rejected = false;
-    record.target = found.class;
+    record.target = asked.unwrap_or(found.class);
     record.after = opinion(row);
-    let probability = row.get(found.class).filter(|p| p.is_finite());
+    let probability = row.get(record.target).filter(|p| p.is_finite());
     record.target_probability = probability.map_or(0.0, |&p| f64::from(p));
-    record.reached = record.after.is_some_and(|a| a.0 != outcome.before);
+    record.reached = record.after.is_some_and(|(class, _)| {
+        class != outcome.before && asked.is_none_or(|target| class == target)
+    });
     // Records state changes of values from −1 to 1.
     let [low, high] = format.range;
     let pairs = found.image.iter().zip(original);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rayon::prelude::*;
 
-use super::networks::{LabelModel, Networks, Said};
+use super::networks::{Autoencoders, LabelModel, Networks, Said};
 use super::pixels::Scale;
 use super::{Pixels, Samples, SamplesError};
 use crate::metrics::interpretability::{Ratio, absolute_sum, squared_difference, squared_error};
@@ -87,18 +87,23 @@ pub struct Run<'a> {
     pub skip_bad: bool,
 }
 
-/// Computes the terms of all samples. `progress` is told how many of how many passes are done.
-pub fn evaluate<B: Backend>(
+/// Checks that samples can be scored: that their parts belong together, that their values are in the range, and that the
+/// networks know their classes, whether samples will be kept or not. Costs a look at one image by each oracle.
+pub fn check<B: Backend>(
     backend: &B,
     samples: &Samples,
     networks: &Networks<'_, B>,
     run: &Run<'_>,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Terms, SamplesError> {
+) -> Result<(), SamplesError> {
+    sides(samples, run).map(drop)?;
+    known_classes(backend, samples, networks, run)
+}
+
+/// Both arrays, checked.
+fn sides<'a>(samples: &'a Samples, run: &Run<'_>) -> Result<[Side<'a>; 2], SamplesError> {
     samples.check(run.protocol, run.skip_bad)?;
-    let n = samples.target.len();
     let originals = Side::new("originals", &samples.originals, run)?;
-    let counterfactuals = match (0..n).all(|i| samples.failed(i)) {
+    let counterfactuals = match (0..samples.target.len()).all(|i| samples.failed(i)) {
         // There is nothing to stretch to its smallest and largest value.
         true => Side::new(
             "counterfactuals",
@@ -110,6 +115,76 @@ pub fn evaluate<B: Backend>(
         )?,
         false => Side::new("counterfactuals", &samples.counterfactuals, run)?,
     };
+    Ok([originals, counterfactuals])
+}
+
+fn known_classes<B: Backend>(
+    backend: &B,
+    samples: &Samples,
+    networks: &Networks<'_, B>,
+    run: &Run<'_>,
+) -> Result<(), SamplesError> {
+    let wants = |family| run.selection.has(family);
+    if wants(Family::Oracle) {
+        let originals = Side::new("originals", &samples.originals, run)?;
+        for oracle in &networks.oracles {
+            let said = look(backend, oracle, &originals, &[0])?;
+            samples.check_classes(&format!("the oracle {}", oracle.name), said.classes())?;
+        }
+    }
+    if wants(Family::Im1) || wants(Family::Im2) {
+        let set = autoencoders(samples, networks)?;
+        let mut wanted = vec![("targets", &samples.target)];
+        if wants(Family::Im1) {
+            wanted.push(("predictions on the originals", &samples.original_prediction));
+        }
+        for (what, labels) in wanted {
+            for i in (0..labels.len()).filter(|&i| !samples.failed(i)) {
+                set.of(labels[i], &format!("{what}, sample {i}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The auto-encoders, if they take such images.
+fn autoencoders<'a, B: Backend>(
+    samples: &Samples,
+    networks: &Networks<'a, B>,
+) -> Result<&'a Autoencoders<B>, SamplesError> {
+    let Some(set) = networks.autoencoders else {
+        return Err(SamplesError::input(
+            "im1, im2",
+            "auto-encoders of the classes",
+            "none",
+            "give --autoencoders FILE, or --autoencoder CLASS=CARD for each class and all=CARD",
+        ));
+    };
+    if set.channels != samples.counterfactuals.shape[1] {
+        return Err(SamplesError::input(
+            "auto-encoders",
+            format!(
+                "networks of {} channels as the images",
+                samples.counterfactuals.shape[1]
+            ),
+            format!("networks of {}", set.channels),
+            "give auto-encoders that were trained on such images",
+        ));
+    }
+    Ok(set)
+}
+
+/// Computes the terms of all samples. `progress` is told how many of how many passes are done.
+pub fn evaluate<B: Backend>(
+    backend: &B,
+    samples: &Samples,
+    networks: &Networks<'_, B>,
+    run: &Run<'_>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Terms, SamplesError> {
+    let n = samples.target.len();
+    let [originals, counterfactuals] = sides(samples, run)?;
+    known_classes(backend, samples, networks, run)?;
     let mut terms = Terms {
         same_target: vec![false; n],
         ..Terms::default()
@@ -324,25 +399,7 @@ fn reconstructions<B: Backend>(
     terms: &mut Terms,
 ) -> Result<(), SamplesError> {
     let n = samples.target.len();
-    let Some(set) = networks.autoencoders else {
-        return Err(SamplesError::input(
-            "im1, im2",
-            "auto-encoders of the classes",
-            "none",
-            "give --autoencoders FILE, or --autoencoder CLASS=CARD for each class and all=CARD",
-        ));
-    };
-    if set.channels != samples.counterfactuals.shape[1] {
-        return Err(SamplesError::input(
-            "auto-encoders",
-            format!(
-                "networks of {} channels as the images",
-                samples.counterfactuals.shape[1]
-            ),
-            format!("networks of {}", set.channels),
-            "give auto-encoders that were trained on such images",
-        ));
-    }
+    let set = autoencoders(samples, networks)?;
     let (im1, im2) = (
         run.selection.has(Family::Im1),
         run.selection.has(Family::Im2),
@@ -353,10 +410,6 @@ fn reconstructions<B: Backend>(
     let mut classes: BTreeSet<i64> = kept.iter().map(|&i| samples.target[i]).collect();
     if im1 {
         classes.extend(kept.iter().map(|&i| samples.original_prediction[i]));
-    }
-    // A missing network is found before hours of work.
-    for &class in &classes {
-        set.of(class)?;
     }
     let mut target_error = vec![0.0; n];
     let mut own_error = vec![0.0; n];
@@ -379,7 +432,7 @@ fn reconstructions<B: Backend>(
         }
     };
     for &class in &classes {
-        let net = set.of(class)?;
+        let net = set.of(class, "a sample")?;
         let name = || format!("auto-encoder {class}");
         let upload = |batch: &[usize]| {
             let x = backend.upload(&side.in_range(batch));

@@ -9,7 +9,7 @@ use super::{Pixels, Samples, SamplesError};
 use crate::nets;
 use crate::score::Protocol;
 use crate::score::retry::in_batches;
-use crate::tensor::{Array, Backend, StateDict};
+use crate::tensor::{Backend, StateDict};
 use crate::weights::{Card, Preprocessing, Registry, Role, formats};
 
 /// Files of arrays, `FILE` or `FILE::NAME`. Classes that are not given come from the counterfactuals' file, or from a classifier.
@@ -36,6 +36,30 @@ const COUNTERFACTUALS: [&str; 4] = ["cfs", "counterfactuals", "x_cf", "images"];
 const ORIGINAL: [&str; 2] = ["orig_pred", "original_prediction"];
 const TARGET: [&str; 4] = ["q", "target", "targets", "target_class"];
 const PREDICTION: [&str; 3] = ["cf_pred", "prediction", "counterfactual_prediction"];
+
+/// Predictions and targets of images in a file each.
+pub struct Classes {
+    pub original_prediction: Option<Vec<i64>>,
+    pub target: Option<Vec<i64>>,
+    pub prediction: Option<Vec<i64>>,
+}
+
+/// Reads the classes that files hold, in the order of the images.
+pub fn classes(
+    original_predictions: Option<&str>,
+    targets: Option<&str>,
+    predictions: Option<&str>,
+) -> Result<Classes, SamplesError> {
+    let read = |option: &str, file: Option<&str>, usual: &[&str]| {
+        let found = file.map(|file| File::open(option, file)?.classes(usual));
+        found.transpose()
+    };
+    Ok(Classes {
+        original_prediction: read("--original-predictions", original_predictions, &ORIGINAL)?,
+        target: read("--targets", targets, &TARGET)?,
+        prediction: read("--predictions", predictions, &PREDICTION)?,
+    })
+}
 
 /// Reads arrays.
 pub fn arrays(given: &Arrays) -> Result<Parts, SamplesError> {
@@ -77,6 +101,28 @@ pub fn arrays(given: &Arrays) -> Result<Parts, SamplesError> {
 }
 
 impl Parts {
+    /// True if a classifier has to be asked.
+    pub fn lacks_predictions(&self) -> bool {
+        self.original_prediction.is_none() || self.prediction.is_none()
+    }
+
+    /// Refuses values that do not say themselves which of them are black and white; those of 8-bit pixels are 0 and 255.
+    pub fn need_range(&self) -> Result<(), SamplesError> {
+        if self.originals.eight_bit && self.counterfactuals.eight_bit {
+            return Ok(());
+        }
+        let [[o_least, o_most], [c_least, c_most]] =
+            [&self.originals, &self.counterfactuals].map(Pixels::extremes);
+        Err(SamplesError::input(
+            "--range",
+            "the values LO,HI of black and white, by which networks see arrays that are not 8-bit pixels",
+            format!(
+                "nothing; the originals hold values from {o_least} to {o_most}, the counterfactuals from {c_least} to {c_most}"
+            ),
+            "give the range that the networks were trained on, such as --range -0.5,0.5; IM1, IM2 and what a classifier or an oracle sees depend on it",
+        ))
+    }
+
     /// Fills in predictions that are lacking by asking a classifier.
     pub fn complete<B: Backend>(
         self,
@@ -112,13 +158,20 @@ impl Parts {
                 &self.counterfactuals,
             )?,
         };
-        Ok(Samples {
+        let samples = Samples {
             originals: self.originals,
             counterfactuals: self.counterfactuals,
             original_prediction,
             target: self.target,
             prediction,
-        })
+        };
+        if let Some(classifier) = classifier.filter(|_| !samples.originals.is_empty()) {
+            let scale = samples.originals.scale("originals", range, protocol)?;
+            let said = classifier.look_at(backend, &samples.originals, &[0], scale, range)?;
+            let who = format!("the classifier {}", classifier.name);
+            samples.check_classes(&who, said.classes())?;
+        }
+        Ok(samples)
     }
 }
 
@@ -131,23 +184,9 @@ fn predictions<B: Backend>(
     protocol: Protocol,
 ) -> Result<Vec<i64>, SamplesError> {
     let scale = pixels.scale(what, range, protocol)?;
-    let [_, c, h, w] = pixels.shape;
     let all: Vec<usize> = (0..pixels.len()).collect();
     in_batches(&all, BATCH, |batch| {
-        let of = |pick: &dyn Fn(f64) -> f64| Array {
-            shape: vec![batch.len(), c, h, w],
-            data: batch
-                .iter()
-                .flat_map(|&i| pixels.image(i))
-                .map(|&v| pick(scale.apply(v)) as f32)
-                .collect(),
-        };
-        let [low, high] = range;
-        let said = classifier.look(
-            backend,
-            || of(&|v| (v - low) / (high - low) * 255.0),
-            || of(&|v| v),
-        )?;
+        let said = classifier.look_at(backend, pixels, batch, scale, range)?;
         let class = |(at, &sample): (usize, &usize)| {
             let row = said.logits.row(at);
             if let Some(value) = row.iter().find(|v| !v.is_finite()) {

@@ -24,7 +24,7 @@ mod pixels;
 mod report;
 
 pub use aggregate::{Counts, aggregate, counts};
-pub use evaluate::{Run, Terms, evaluate};
+pub use evaluate::{Run, Terms, check, evaluate};
 pub use networks::{Autoencoders, LabelModel, Networks, class_autoencoders};
 pub use pixels::{Pixels, Scale};
 pub use report::{Titles, fingerprints, notes, pairs_csv, scores};
@@ -167,6 +167,30 @@ impl Samples {
                 ),
                 "there is nothing to change in such a sample: correct the targets, leave these samples out and count them with --skip-bad, or follow the published code with --protocol published",
             ));
+        }
+        Ok(())
+    }
+
+    /// Checks that a network knows all classes that samples have; `who` names it.
+    pub fn check_classes(&self, who: &str, classes: usize) -> Result<(), SamplesError> {
+        let all = [
+            ("targets", &self.target),
+            ("predictions on the originals", &self.original_prediction),
+            ("predictions on the counterfactuals", &self.prediction),
+        ];
+        let unknown = |c: &i64| usize::try_from(*c).is_ok_and(|c| c >= classes);
+        for (what, labels) in all {
+            if let Some(i) = labels.iter().position(unknown) {
+                return Err(SamplesError::input(
+                    format!("{what}, sample {i}"),
+                    format!(
+                        "a class that {who} knows: 0 to {}",
+                        classes.saturating_sub(1)
+                    ),
+                    labels[i].to_string(),
+                    "correct it, or give a network of these classes",
+                ));
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::SamplesError;
+use super::{Pixels, SamplesError, Scale};
 use crate::nets::{Autoencoder, Classifier};
 use crate::tensor::{Array, Backend, StateDict};
 use crate::weights::{Channels, Preprocessing};
@@ -65,13 +65,13 @@ impl<B: Backend> Autoencoders<B> {
         Ok(set)
     }
 
-    /// The auto-encoder of a class.
-    pub fn of(&self, class: i64) -> Result<&Autoencoder<B>, SamplesError> {
+    /// The auto-encoder of a class, which `whose` names: a prediction or target.
+    pub fn of(&self, class: i64, whose: &str) -> Result<&Autoencoder<B>, SamplesError> {
         self.by_class.get(&class).ok_or_else(|| {
             let there: Vec<String> = self.by_class.keys().map(ToString::to_string).collect();
             SamplesError::input(
-                "auto-encoders",
-                format!("one of class {class}, which samples have as their prediction or target"),
+                format!("auto-encoders, {whose}"),
+                format!("one of class {class}, which this sample has"),
                 format!("those of the classes {}", there.join(", ")),
                 format!("give it with --autoencoder {class}=CARD, or a complete file with --autoencoders FILE"),
             )
@@ -173,7 +173,38 @@ pub struct Said {
     pub embedding: Array,
 }
 
+impl Said {
+    /// Classes that the model tells apart; one logit is that of the second of two.
+    pub fn classes(&self) -> usize {
+        match self.logits.shape[1] {
+            1 => 2,
+            n => n,
+        }
+    }
+}
+
 impl<B: Backend> LabelModel<B> {
+    /// Runs some of the images.
+    pub fn look_at(
+        &self,
+        backend: &B,
+        images: &Pixels,
+        members: &[usize],
+        scale: Scale,
+        [low, high]: [f64; 2],
+    ) -> Result<Said, SamplesError> {
+        let [_, c, h, w] = images.shape;
+        let of = |pick: &dyn Fn(f64) -> f64| Array {
+            shape: vec![members.len(), c, h, w],
+            data: { members.iter() }
+                .flat_map(|&i| images.image(i))
+                .map(|&v| pick(scale.apply(v)) as f32)
+                .collect(),
+        };
+        let pixels = || of(&|v| (v - low) / (high - low) * 255.0);
+        self.look(backend, pixels, || of(&|v| v))
+    }
+
     /// Runs a batch: `pixels` are NCHW values 0..255, `values` the same in the range.
     pub fn look(
         &self,

@@ -122,6 +122,14 @@ impl Pixels {
         }
     }
 
+    /// The smallest and the largest value.
+    pub fn extremes(&self) -> [f64; 2] {
+        let ends = [f64::INFINITY, f64::NEG_INFINITY];
+        { self.values.iter() }.fold(ends, |[least, most], &v| {
+            [least.min(f64::from(v)), most.max(f64::from(v))]
+        })
+    }
+
     /// How values come to `range`. Exact: pixels by their own 0..255, other values as they are. Published: by the smallest
     /// and the largest value of the whole array, whatever they are.
     pub fn scale(
@@ -131,16 +139,8 @@ impl Pixels {
         protocol: Protocol,
     ) -> Result<Scale, SamplesError> {
         let [low, high] = range;
-        let fold = |start: f64, pick: fn(f64, f64) -> f64| {
-            self.values
-                .iter()
-                .fold(start, |m, &v| pick(m, f64::from(v)))
-        };
         if protocol == Protocol::Published || !self.eight_bit {
-            let (least, most) = (
-                fold(f64::INFINITY, f64::min),
-                fold(f64::NEG_INFINITY, f64::max),
-            );
+            let [least, most] = self.extremes();
             if protocol == Protocol::Published {
                 if least >= most {
                     return Err(SamplesError::input(

@@ -448,6 +448,8 @@ impl Config {
                 ));
             }
         }
+        self.check_classes()?;
+        self.check_ideal()?;
         match (&self.originals.folder, &self.originals.glyphs) {
             (Some(_), Some(_)) | (None, None) => {
                 return Err("originals: give a folder, or glyphs".into());
@@ -488,6 +490,69 @@ impl Config {
                 "originals: per_source is {found}, expected 2 (FID needs a spread) to {MOST}"
             )),
         }
+    }
+
+    /// The raw results and the tables know classes by their numbers.
+    fn check_classes(&self) -> std::result::Result<(), String> {
+        let sources: Vec<(i64, &String)> =
+            self.sources.iter().map(|s| (s.class, &s.name)).collect();
+        let targets: Vec<(i64, &String)> =
+            self.targets.iter().map(|t| (t.class, &t.name)).collect();
+        for (what, classes) in [("source", &sources), ("target", &targets)] {
+            for (at, (class, name)) in classes.iter().enumerate() {
+                if *class < 0 {
+                    return Err(format!(
+                        "{what} {name:?}: class is {class}, expected a number from 0 up"
+                    ));
+                }
+                if let Some((_, other)) = classes[..at].iter().find(|(c, _)| c == class) {
+                    return Err(format!(
+                        "{what}s {other:?} and {name:?} have the class {class} both: tables tell them apart by it, so give each a \
+                         number of its own (`label` says what the classifiers call them)"
+                    ));
+                }
+            }
+        }
+        for (class, name) in &sources {
+            let same = |(_, other): &&(i64, &String)| other == name;
+            if let Some((other, _)) = targets.iter().find(same).filter(|(c, _)| c != class) {
+                return Err(format!(
+                    "{name:?} is a source of the class {class} and a target of the class {other}: give both the same number"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables begin with the ideal pairs: they must be made, and not be left out of the tables.
+    fn check_ideal(&self) -> std::result::Result<(), String> {
+        for (source, target) in &self.ideal {
+            let named = (
+                self.sources.iter().find(|s| s.name == *source),
+                self.targets.iter().find(|t| t.name == *target),
+            );
+            let (Some(s), Some(t)) = named else { continue };
+            if !self.makes(s, t) {
+                return Err(format!(
+                    "ideal pair {source:?}, {target:?}: both have the label {:?}, and with `self_pairs = false` no image is sent to \
+                     the class it has: name another target, or set `self_pairs = true`",
+                    s.label()
+                ));
+            }
+            if s.class == t.class && self.scores.protocol() == Protocol::Exact {
+                return Err(format!(
+                    "ideal pair {source:?}, {target:?}: both are the class {}, and the exact protocol leaves groups out of the \
+                     tables whose target is their source: name another target, or score by `protocol = \"published\"`",
+                    s.class
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether images of a source are sent to a target.
+    pub fn makes(&self, source: &Source, target: &Target) -> bool {
+        self.self_pairs || target.label() != source.label()
     }
 
     pub fn is_ideal(&self, source: &Source, target: &Target) -> bool {
@@ -563,11 +628,28 @@ mod tests {
             ),
             ("character = \"i\"", "character = \"?\"", "character"),
             ("[\"i\", \"odd\"]", "[\"i\", \"old\"]", "ideal pair"),
+            ("class = 120", "class = 108", "the class 108 both"),
+            ("class = 1\n", "class = 0\n", "the class 0 both"),
+            ("class = 120", "class = -1", "from 0 up"),
+            ("name = \"s\"", "name = \"odd\"", "the same number"),
+            (
+                "[\"i\", \"odd\"]",
+                "[\"i\", \"even\"]",
+                "`self_pairs = true`",
+            ),
         ] {
             let wrong = text.replacen(from, to, 1);
             assert_ne!(wrong, text, "{from}");
             let error = Config::parse(&wrong).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
+        // With them it is made; the exact protocol's tables would leave it out if it were of one class.
+        let own = text.replacen("self_pairs = false", "self_pairs = true", 1);
+        let own = own.replacen("[\"i\", \"odd\"]", "[\"i\", \"even\"]", 1);
+        Config::parse(&own).unwrap();
+        let one = own.replacen("class = 0\n", "class = 108\n", 1);
+        assert_ne!(one, own);
+        let error = Config::parse(&one).unwrap_err();
+        assert!(error.contains("protocol = \"published\""), "{error}");
     }
 }

@@ -73,7 +73,7 @@ pub fn groups<'a>(config: &'a Config, originals: &'a [Vec<Original>]) -> Vec<Gro
     let sources = config.sources.iter().zip(originals);
     sources
         .flat_map(|(source, originals)| {
-            let wanted = move |t: &&Target| config.self_pairs || t.label() != source.label();
+            let wanted = move |t: &&Target| config.makes(source, t);
             let targets = config.targets.iter().filter(wanted);
             targets.map(move |target| Group {
                 source,

@@ -26,7 +26,7 @@ use crate::explain::diffusion::{
 };
 use crate::folder::{Lock, is_filled, make, read_own, write_whole};
 use crate::score::Labels;
-use crate::study::tables::STUDY_FILE;
+use crate::study::tables::{SETTINGS_FILE, STUDY_FILE};
 use crate::tensor::WithGradients;
 use crate::weights::{Registry, sha256};
 use config::{Named, Setup, WithoutX0};
@@ -400,7 +400,7 @@ impl<'a> Study<'a> {
             .map_err(|e| StudyError::file(&raw, e))?;
         write_whole(&raw, &text)?;
         let settings = tables::settings(self.config);
-        write_whole(&self.out.join("tables.toml"), settings.as_bytes())?;
+        write_whole(&self.out.join(SETTINGS_FILE), settings.as_bytes())?;
         let tables = tables::print(self.config, self.out)?;
         write_whole(&self.out.join(TABLES), tables.as_bytes())?;
         let picture = gallery::draw(

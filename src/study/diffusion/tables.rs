@@ -8,7 +8,7 @@ use super::error::Result;
 use super::scoring::judges;
 use crate::report::study_tables::{Document, text};
 use crate::study::tables::settings::Layout;
-use crate::study::tables::{self, Options, STUDY_FILE, TableSettings, TablesError};
+use crate::study::tables::{self, Options, SETTINGS_FILE, STUDY_FILE, TableSettings, TablesError};
 
 /// Layouts and metrics that all studies share.
 const COMMON: &str = include_str!("tables.toml");
@@ -95,7 +95,7 @@ pub fn print(config: &Config, folder: &Path) -> Result<String> {
 }
 
 fn document(config: &Config, folder: &Path) -> std::result::Result<Document, TablesError> {
-    let settings = TableSettings::read(&folder.join("tables.toml"))?;
+    let settings = TableSettings::read(&folder.join(SETTINGS_FILE))?;
     let has = |layout: &&Layout| {
         config.setups.contains(&Setup {
             cone_projection: layout.cone_projection,

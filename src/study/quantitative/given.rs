@@ -40,6 +40,15 @@ pub enum Data {
 }
 
 impl Data {
+    /// As `--data` calls it, and the channels of its images.
+    pub(super) fn images(self) -> (&'static str, usize) {
+        match self {
+            Data::Mnist => ("mnist", 1),
+            Data::CelebaHq => ("celeba-hq", 3),
+            Data::FakeMnist => ("fakemnist", 1),
+        }
+    }
+
     pub(super) fn table(self) -> (u32, &'static str) {
         match self {
             Data::Mnist => (1, "Scores on MNIST"),
@@ -157,6 +166,18 @@ impl Given {
         }
         for (at, seed) in given.seed.iter_mut().enumerate() {
             seed.name.get_or_insert_with(|| (at + 1).to_string());
+        }
+        if let Some(explained) = &given.explained
+            && !given.label_models.contains_key(explained)
+        {
+            let known: Vec<&str> = given.label_models.keys().map(String::as_str).collect();
+            return Err(wrong(format!(
+                "explained label {explained:?}: expected one of [label_models], which are {}",
+                match known.is_empty() {
+                    true => "none".to_owned(),
+                    false => known.join(", "),
+                }
+            )));
         }
         let names = given.seed.iter().filter_map(|s| s.name.as_deref());
         distinct("seed", "a file", names.collect()).map_err(wrong)?;

@@ -1,5 +1,6 @@
 //! Scores the counterfactuals that a configuration names: tables, scores, the grid, the bars and the spread over seeds.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::given::{Data, Given, Judges, Method};
@@ -11,7 +12,7 @@ use crate::metrics::MetricBackend;
 use crate::report::study_tables::{Document, csv, latex, markdown, text};
 use crate::score::samples::load::{self, Arrays};
 use crate::score::samples::{
-    self, Autoencoders, LabelModel, Networks, Pixels, Run, Samples, Titles,
+    self, Autoencoders, LabelModel, Networks, Pixels, Run, Samples, SamplesError, Titles,
 };
 use crate::score::{Family, Protocol, Scores, Selection, write_atomically};
 use crate::weights::Registry;
@@ -76,6 +77,31 @@ impl<B: MetricBackend + 'static> Loaded<B> {
         }
     }
 
+    /// Weights by what they are for.
+    fn weights(&self) -> BTreeSet<(String, &str)> {
+        let autoencoders = { self.autoencoders.iter() }
+            .map(|set| ("autoencoders".to_owned(), set.sha256.as_str()));
+        // Oracles may have names of their own.
+        let oracles = { self.oracles.iter() }.map(|o| ("oracle".to_owned(), o.sha256.as_str()));
+        let labels = { self.labels.iter() }
+            .map(|model| (format!("label model {}", model.name), model.sha256.as_str()));
+        autoencoders.chain(oracles).chain(labels).collect()
+    }
+
+    fn networks(&self) -> Networks<'_, B> {
+        Networks {
+            autoencoders: self.autoencoders.as_ref(),
+            oracles: self.oracles.iter().collect(),
+            labels: self.labels.iter().collect(),
+        }
+    }
+
+    /// Whether a method can be scored.
+    fn check(&self, backend: &B, given: &Given, samples: &Samples) -> Result<(), SamplesError> {
+        let selection = self.selection();
+        samples::check(backend, samples, &self.networks(), &run(given, &selection))
+    }
+
     /// All scores of one method.
     fn score(
         &self,
@@ -85,18 +111,7 @@ impl<B: MetricBackend + 'static> Loaded<B> {
         samples: &Samples,
     ) -> Result<Scores, QuantitativeError> {
         let selection = self.selection();
-        let networks = Networks {
-            autoencoders: self.autoencoders.as_ref(),
-            oracles: self.oracles.iter().collect(),
-            labels: self.labels.iter().collect(),
-        };
-        let run = Run {
-            selection: &selection,
-            range: given.range,
-            protocol: given.protocol,
-            reject_invalid: given.protocol.rejects_invalid() && !given.keep_invalid,
-            skip_bad: given.skip_bad,
-        };
+        let (networks, run) = (self.networks(), run(given, &selection));
         let terms = samples::evaluate(backend, samples, &networks, &run, &mut |_, _| {})?;
         let found = samples::aggregate(samples, &terms, &run)?;
         let fingerprints = samples::fingerprints(&found, &networks, &run, backend.arithmetic());
@@ -118,6 +133,16 @@ impl<B: MetricBackend + 'static> Loaded<B> {
             &run,
             names,
         ))
+    }
+}
+
+fn run<'a>(given: &Given, selection: &'a Selection) -> Run<'a> {
+    Run {
+        selection,
+        range: given.range,
+        protocol: given.protocol,
+        reject_invalid: given.protocol.rejects_invalid() && !given.keep_invalid,
+        skip_bad: given.skip_bad,
     }
 }
 
@@ -160,8 +185,80 @@ fn write(out: &Path, name: &str, bytes: &[u8]) -> Result<(), QuantitativeError> 
     write_atomically(&path, bytes).map_err(|e| wrong(&e))
 }
 
-/// Scores all methods, writes tables, scores, the grid and the bars to `out`, and returns the tables as text. The scores of
-/// each method are written as soon as they are there.
+/// All sets of evaluation models but the main one; no two of them are the same.
+fn seeds<B: MetricBackend + 'static>(
+    backend: &B,
+    registry: &Registry,
+    given: &Given,
+) -> Result<Vec<Loaded<B>>, QuantitativeError> {
+    let mut all: Vec<Loaded<B>> = Vec::new();
+    for judges in &given.seed {
+        let own = Loaded::read(backend, registry, given, judges)?;
+        let same = |(_, other): &(&Judges, &Loaded<B>)| other.weights() == own.weights();
+        if let Some((first, _)) = given.seed.iter().zip(&all).find(same) {
+            let name = |judges: &Judges| judges.name.clone().unwrap_or_default();
+            return Err(QuantitativeError::Usage(format!(
+                "[[seed]] {:?}: expected evaluation models of its own, found the networks of [[seed]] {:?} under other names; the \
+                 same networks twice have no spread: leave one out, or give it networks of another seed",
+                name(judges),
+                name(first)
+            )));
+        }
+        all.push(own);
+    }
+    Ok(all)
+}
+
+/// Reads every method once, so that a fault of the last one is found before the first one is scored.
+fn check<B: MetricBackend + 'static>(
+    backend: &B,
+    data: Data,
+    given: &Given,
+    sets: &[&Loaded<B>],
+) -> Result<(), QuantitativeError> {
+    for method in &given.method {
+        let samples = samples_of(backend, given, method)?;
+        let (name, channels) = data.images();
+        let found = samples.originals.shape[1];
+        if found != channels {
+            let kind = |n: usize| {
+                if n == 1 {
+                    "grey images"
+                } else {
+                    "images of colours"
+                }
+            };
+            return Err(QuantitativeError::Usage(format!(
+                "originals: expected {}, as of --data {name}, found {}; give the --data that they are of",
+                kind(channels),
+                kind(found)
+            )));
+        }
+        for loaded in sets {
+            loaded.check(backend, given, &samples).map_err(|error| {
+                let of_method = |place: String| format!("method {}, {place}", method.name);
+                match error {
+                    SamplesError::Input {
+                        place,
+                        expected,
+                        found,
+                        advice,
+                    } => SamplesError::Input {
+                        place: of_method(place),
+                        expected,
+                        found,
+                        advice,
+                    },
+                    other => other,
+                }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Scores all methods, writes tables, scores, the grid and the bars to `out`, and returns the tables as text. Whatever is wrong with
+/// the configuration or a method is found before anything is written; the scores of each method are written as soon as they are there.
 pub fn run_given<B: MetricBackend + 'static>(
     backend: &B,
     registry: &Registry,
@@ -171,6 +268,9 @@ pub fn run_given<B: MetricBackend + 'static>(
     note: &mut dyn FnMut(&str),
 ) -> Result<Finished, QuantitativeError> {
     let loaded = Loaded::read(backend, registry, given, &given.judges())?;
+    let further = seeds(backend, registry, given)?;
+    let sets: Vec<&Loaded<B>> = std::iter::once(&loaded).chain(&further).collect();
+    check(backend, data, given, &sets)?;
     let mut methods = Vec::new();
     let mut pictures: Vec<Pixels> = Vec::new();
     for method in &given.method {
@@ -200,23 +300,12 @@ pub fn run_given<B: MetricBackend + 'static>(
         notes: Vec::new(),
     };
     let mut files = vec!["tables.txt", "tables.md", "tables.tex", "tables.csv"];
-    let mut seeds = Vec::new();
-    for judges in &given.seed {
-        let own = of_seed(backend, registry, given, judges, out, note)?;
-        let same = |(_, other): &(&Judges, &Vec<MethodScores>)| alike_networks(other, &own);
-        if let Some((first, _)) = given.seed.iter().zip(&seeds).find(same) {
-            let name = |judges: &Judges| judges.name.clone().unwrap_or_default();
-            return Err(QuantitativeError::Usage(format!(
-                "[[seed]] {:?}: expected evaluation models of its own, found the networks of [[seed]] {:?} under other names; the \
-                 same networks twice have no spread: leave one out, or give it networks of another seed",
-                name(judges),
-                name(first)
-            )));
-        }
-        seeds.push(own);
+    let mut spreads = Vec::new();
+    for (judges, loaded) in given.seed.iter().zip(&further) {
+        spreads.push(of_seed(backend, given, judges, loaded, out, note)?);
     }
-    if !seeds.is_empty() {
-        let spread = seeds_table(&seeds);
+    if !spreads.is_empty() {
+        let spread = seeds_table(&spreads);
         write(out, "seeds.svg", seeds_svg(&spread).as_bytes())?;
         files.push("seeds.svg");
         document.tables.push(spread);
@@ -253,34 +342,16 @@ pub fn run_given<B: MetricBackend + 'static>(
     })
 }
 
-/// Whether two sets of evaluation models are the same networks.
-fn alike_networks(one: &[MethodScores], other: &[MethodScores]) -> bool {
-    let networks = |methods: &[MethodScores]| -> std::collections::BTreeSet<(String, String)> {
-        let prints = methods.iter().flat_map(|m| &m.fingerprints);
-        let with_weights = prints.filter_map(|(name, print)| {
-            // Oracles may have names of their own.
-            let score = match name.split_once('/') {
-                Some((score, _)) if score.starts_with("oracle") => score,
-                _ => name,
-            };
-            Some((score.to_owned(), print.weights_sha256.clone()?))
-        });
-        with_weights.collect()
-    };
-    networks(one) == networks(other)
-}
-
 /// All methods by one further set of evaluation models.
 fn of_seed<B: MetricBackend + 'static>(
     backend: &B,
-    registry: &Registry,
     given: &Given,
     judges: &Judges,
+    loaded: &Loaded<B>,
     out: &Path,
     note: &mut dyn FnMut(&str),
 ) -> Result<Vec<MethodScores>, QuantitativeError> {
     let name = judges.name.as_deref().unwrap_or_default();
-    let loaded = Loaded::read(backend, registry, given, judges)?;
     let mut methods = Vec::new();
     for method in &given.method {
         note(&format!("evaluation models {name}: {}", method.name));

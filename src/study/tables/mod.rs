@@ -30,6 +30,37 @@ use settings::Layout;
 /// The CSV in the folder of a study.
 pub const STUDY_FILE: &str = "raw.csv";
 
+/// How to read the CSV in the folder of a study, beside it.
+pub const SETTINGS_FILE: &str = "tables.toml";
+
+/// The settings in the folders of studies, if all that are given have the same ones.
+pub fn own_settings(paths: &[PathBuf]) -> Result<Option<PathBuf>> {
+    let mut found: Option<(PathBuf, Vec<u8>)> = None;
+    for path in paths {
+        let own = path.join(SETTINGS_FILE);
+        if path.join("scores.json").exists() || !path.join(STUDY_FILE).exists() || !own.exists() {
+            return Ok(None);
+        }
+        let text = std::fs::read(&own).map_err(|source| TablesError::Unreadable {
+            path: own.clone(),
+            expected: "a settings file (TOML)",
+            source,
+        })?;
+        match &found {
+            Some((first, earlier)) if *earlier != text => {
+                return Err(TablesError::Usage(format!(
+                    "--from: {} and {} differ: say with --settings which of them holds for all",
+                    first.display(),
+                    own.display()
+                )));
+            }
+            Some(_) => {}
+            None => found = Some((own, text)),
+        }
+    }
+    Ok(found.map(|(path, _)| path))
+}
+
 /// Reads a study from CSV files or folders of studies, or from result folders of `foil score`; not from both.
 pub fn read(paths: &[PathBuf], settings: &TableSettings, layouts: &[&Layout]) -> Result<Study> {
     let (mut runs, mut files): (Vec<&Path>, Vec<PathBuf>) = (Vec::new(), Vec::new());

@@ -193,6 +193,25 @@ impl Row<'_> {
         })
     }
 
+    /// A score within what its kind can be.
+    fn score(&self, column: usize, kind: Kind, divisor: f64) -> Result<f64> {
+        let value = self.number(column)? / divisor;
+        // What rounding can add to a sum.
+        const SLACK: f64 = 1e-6;
+        let (sound, expected) = match kind {
+            Kind::Any => (true, ""),
+            Kind::Share => (
+                (-SLACK..=1.0 + SLACK).contains(&value),
+                "a share from 0 to 1",
+            ),
+            Kind::Distance => (value >= -SLACK, "a distance from 0 up"),
+        };
+        match sound {
+            true => Ok(value),
+            false => Err(self.error(column, expected, "correct it, or leave the whole row out")),
+        }
+    }
+
     fn class(&self, number: usize, name: Option<usize>) -> Result<Class> {
         let parsed = self.value(number).parse::<i64>().ok();
         let parsed = parsed.filter(|n| *n >= 0).ok_or_else(|| {
@@ -210,6 +229,36 @@ impl Row<'_> {
     }
 }
 
+/// What a score can be.
+#[derive(Clone, Copy)]
+enum Kind {
+    Share,
+    Distance,
+    Any,
+}
+
+impl Kind {
+    /// By the name that `foil score` has for it; of other scores nothing is known.
+    fn of(score: &str) -> Self {
+        match score {
+            "target_accuracy"
+            | "original_accuracy"
+            | "neither"
+            | "flip_rate"
+            | "target_confidence"
+            | "original_confidence"
+            | "oracle_score"
+            | "oracle_target_accuracy"
+            | "committee_target_accuracy"
+            | "target_class_validity" => Kind::Share,
+            "l1" | "l1_5" | "l2" | "elastic_net" | "lpips" | "lpips_diversity" | "fid" => {
+                Kind::Distance
+            }
+            _ => Kind::Any,
+        }
+    }
+}
+
 /// Where everything stands in a row.
 struct Plan {
     classifier: usize,
@@ -218,8 +267,8 @@ struct Plan {
     source: (usize, Option<usize>),
     target: (usize, Option<usize>),
     protocol: Option<usize>,
-    /// Column, what it holds, and what to divide it by.
-    quantities: Vec<(usize, Quantity, f64)>,
+    /// Column, what it holds, what it can be, and what to divide it by.
+    quantities: Vec<(usize, Quantity, Kind, f64)>,
     oracles: Vec<Oracle>,
 }
 
@@ -270,7 +319,9 @@ impl Plan {
             if layouts.iter().any(|l| l.rows.contains(&metric.row)) {
                 let quantity = Quantity::Metric(metric.row.clone());
                 let divisor = metric.divisor.unwrap_or(1.0);
-                plan.quantities.push((need(&metric.csv), quantity, divisor));
+                let kind = Kind::of(&metric.run);
+                plan.quantities
+                    .push((need(&metric.csv), quantity, kind, divisor));
             }
         }
         for oracle in &plan.oracles {
@@ -285,7 +336,8 @@ impl Plan {
                         oracle: oracle.name.clone(),
                     };
                     let column = need(&format!("{}{}", metric.csv, oracle.data));
-                    plan.quantities.push((column, quantity, 1.0));
+                    let kind = Kind::of(&metric.run);
+                    plan.quantities.push((column, quantity, kind, 1.0));
                 }
             }
         }
@@ -338,13 +390,13 @@ impl Plan {
             return Err(row.error(self.classifier, "the name of a classifier", advice));
         }
         let mut values = BTreeMap::new();
-        for (column, quantity, divisor) in &self.quantities {
+        for (column, quantity, kind, divisor) in &self.quantities {
             // Units are those of one norm over all images of a group.
             let divisor = match protocol {
                 Protocol::Published => *divisor,
                 Protocol::Exact => 1.0,
             };
-            values.insert(quantity.clone(), row.number(*column)? / divisor);
+            values.insert(quantity.clone(), row.score(*column, *kind, divisor)?);
         }
         Ok(GroupScores {
             place: format!("{}, line {}", row.text.path.display(), row.line),

@@ -47,6 +47,26 @@ fn a_wrong_cell_is_named_by_line_and_column() {
             ],
         ),
         (
+            with("c4,0.9", "c4,1.9"),
+            [
+                "line 4, column 8 (target_class_validity)",
+                "a share from 0 to 1",
+                "\"1.9\"",
+            ],
+        ),
+        (
+            with("c2,0.5,0,2e6", "c2,0.5,0,-2e6"),
+            [
+                "line 2, column 10 (lp_norm_1)",
+                "a distance from 0 up",
+                "\"-2e6\"",
+            ],
+        ),
+        (
+            with("0.3,1.5,1,", "0.3,1.5,-0.5,"),
+            ["line 2, column 15 (", "a share from 0 to 1", "\"-0.5\""],
+        ),
+        (
             with("true,1,c1", "true,cat,c1"),
             [
                 "line 2, column 4 (source_class)",

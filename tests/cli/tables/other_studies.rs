@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{cell, json, printed, texts};
-use crate::folders::foil;
+use super::{cell, json, printed, tables, texts};
+use crate::folders::{fails, foil};
 
 pub(super) const HEADER: &str = "classifier,cone_projection,xzero_prediction,source_class,source_class_name,target_class,\
     target_class_name,target_class_validity,original_class_validity,lp_norm_1,lp_norm_1_5,lp_norm_2,lpips,fid,\
@@ -231,4 +231,16 @@ fn a_folder_with_a_raw_csv_is_that_file() {
     let (folder, path) = file(&computed_by("exact"));
     let of_file = json(&[&path], &IDEAL);
     assert_eq!(json(&[folder.path()], &IDEAL), of_file);
+    // The folder of a study says how it is read.
+    let own = folder.path().join("tables.toml");
+    let text = "[[classifier]]\nname = \"first\"\ndata = \"AClassifier\"\n[ideal.published]\npairs = [[1, 2], [3, 4]]\n";
+    std::fs::write(&own, text).unwrap();
+    let given = json(&[&path], &["--settings", own.to_str().unwrap()]);
+    let found = json(&[folder.path()], &[]);
+    assert_eq!(found["tables"], given["tables"]);
+    assert_eq!(cell(&found, 2, "TA", "first"), "0.7 ± 0.22");
+    let (other, _) = file(&computed_by("exact"));
+    std::fs::write(other.path().join("tables.toml"), "").unwrap();
+    let differ = tables(&[folder.path(), other.path()], &[]);
+    fails(&differ, 2, &["tables.toml", "differ", "--settings"]);
 }
