@@ -54,11 +54,15 @@ character = "s"
 "#;
 
 fn command(at: &Path, out: &str, more: &[&str]) -> Command {
-    std::fs::write(at.join("tiny.toml"), TINY).unwrap();
+    let config = at.join("tiny.toml");
+    // Another command may be reading it.
+    if !config.exists() {
+        std::fs::write(&config, TINY).unwrap();
+    }
     let mut command = foil(at);
     command
         .args(["study", "diffusion", "--quiet", "--config"])
-        .arg(at.join("tiny.toml"))
+        .arg(config)
         .arg("--out")
         .arg(at.join(out))
         .args(more);
