@@ -296,7 +296,7 @@ fn folders_of_images_get_the_same_scores_as_arrays() {
     // Of folders, predictions may come from files too.
     let [zeros, ones] = [("zeros.npy", 0.0), ("ones.npy", 1.0)]
         .map(|(name, class)| npy(folder.path(), name, &[30], &[class; 30]));
-    for (more, share) in [(&[][..], 0.5), (&["--targets", &ones], 1.0)] {
+    for (more, share) in [(&[][..], 0.5), (&["--targets", ones.as_str()][..], 1.0)] {
         let mut command = foil(&["score", "--quiet", "--metrics", "tcv", "--manifest"]);
         command.arg(&manifest).args(["--predictions", &ones]);
         command.args(["--original-predictions", &zeros]).args(more);
