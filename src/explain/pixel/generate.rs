@@ -250,13 +250,11 @@ fn recorded(
     let after = explainer.probabilities(&seen)?;
     let row = after.first().map_or(&[][..], Vec::as_slice);
     record.rejected = false;
-    record.target = asked.unwrap_or(found.class);
     record.after = opinion(row);
-    let probability = row.get(record.target).filter(|p| p.is_finite());
-    record.target_probability = probability.map_or(0.0, |&p| f64::from(p));
-    record.reached = record.after.is_some_and(|(class, _)| {
-        class != outcome.before && asked.is_none_or(|target| class == target)
-    });
+    let verdict = Verdict::of(row, outcome.before, asked, found.class);
+    record.target = verdict.target;
+    record.target_probability = verdict.target_probability;
+    record.reached = verdict.reached;
     // Records state changes of values from −1 to 1.
     let [low, high] = format.range;
     let pairs = found.image.iter().zip(original);
@@ -264,6 +262,28 @@ fn recorded(
     record.change = sum / original.len().max(1) as f64 * 2.0 / f64::from(high - low);
     record.met.scale = Some(found.weight);
     Ok((stored.pixels, record))
+}
+
+/// Whether a counterfactual is what was wanted.
+#[derive(Debug, PartialEq)]
+struct Verdict {
+    target: usize,
+    target_probability: f64,
+    reached: bool,
+}
+
+impl Verdict {
+    /// By the network's probabilities of the stored image. Without a class that was asked for the one that was found is the target.
+    fn of(row: &[f32], before: usize, asked: Option<usize>, found: usize) -> Self {
+        let target = asked.unwrap_or(found);
+        let probability = row.get(target).filter(|p| p.is_finite());
+        let wanted = |class| class != before && asked.is_none_or(|target| class == target);
+        Self {
+            target,
+            target_probability: probability.map_or(0.0, |&p| f64::from(p)),
+            reached: called(row).is_some_and(wanted),
+        }
+    }
 }
 
 impl From<super::PixelError> for GenerateError {
@@ -279,5 +299,29 @@ impl From<super::PixelError> for GenerateError {
                 what: other.to_string(),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probability_is_that_of_the_target_that_was_asked_for() {
+        let row = [0.125, 0.625, 0.25];
+        let of = |asked, found| Verdict::of(&row, 0, asked, found);
+        let verdict = |target, target_probability, reached| Verdict {
+            target,
+            target_probability,
+            reached,
+        };
+        // The search ended at class 1.
+        assert_eq!(of(Some(2), 1), verdict(2, 0.25, false));
+        assert_eq!(of(Some(1), 1), verdict(1, 0.625, true));
+        assert_eq!(of(None, 1), verdict(1, 0.625, true));
+        // What the search found is not what is there once it is stored.
+        assert_eq!(of(None, 2), verdict(2, 0.25, true));
+        let silent = Verdict::of(&[f32::NAN; 3], 0, Some(2), 1);
+        assert_eq!(silent, verdict(2, 0.0, false));
     }
 }

@@ -125,13 +125,6 @@ fn known_classes<B: Backend>(
     run: &Run<'_>,
 ) -> Result<(), SamplesError> {
     let wants = |family| run.selection.has(family);
-    if wants(Family::Oracle) {
-        let originals = Side::new("originals", &samples.originals, run)?;
-        for oracle in &networks.oracles {
-            let said = look(backend, oracle, &originals, &[0])?;
-            samples.check_classes(&format!("the oracle {}", oracle.name), said.classes())?;
-        }
-    }
     if wants(Family::Im1) || wants(Family::Im2) {
         let set = autoencoders(samples, networks)?;
         let mut wanted = vec![("targets", &samples.target)];
@@ -142,6 +135,13 @@ fn known_classes<B: Backend>(
             for i in (0..labels.len()).filter(|&i| !samples.failed(i)) {
                 set.of(labels[i], &format!("{what}, sample {i}"))?;
             }
+        }
+    }
+    if wants(Family::Oracle) {
+        let originals = Side::new("originals", &samples.originals, run)?;
+        for oracle in &networks.oracles {
+            let said = look(backend, oracle, &originals, &[0])?;
+            samples.check_classes(&format!("the oracle {}", oracle.name), said.classes())?;
         }
     }
     Ok(())

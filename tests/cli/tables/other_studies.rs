@@ -238,7 +238,7 @@ fn a_folder_with_a_raw_csv_is_that_file() {
     let given = json(&[&path], &["--settings", own.to_str().unwrap()]);
     let found = json(&[folder.path()], &[]);
     assert_eq!(found["tables"], given["tables"]);
-    assert_eq!(cell(&found, 2, "TA", "first"), "0.7 ± 0.22");
+    assert_eq!(cell(&found, 2, "TA", "first"), "0.70 ± 0.28");
     let (other, _) = file(&computed_by("exact"));
     std::fs::write(other.path().join("tables.toml"), "").unwrap();
     let differ = tables(&[folder.path(), other.path()], &[]);
