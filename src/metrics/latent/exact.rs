@@ -148,3 +148,160 @@ pub fn score<B: MetricBackend>(
         flags,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::released::{self, Order};
+    use super::super::{LATENT, Latent};
+    use super::*;
+    use crate::tensor::cpu::Cpu;
+
+    /// Eight characters and eight typefaces on the corners of cubes.
+    fn space() -> Space {
+        let corner = |i: usize| [0, 1, 2].map(|k| if i >> k & 1 == 1 { 3.0 } else { -3.0 });
+        let table: Vec<[f32; 3]> = (0..8).map(corner).collect();
+        let wide = ([-9.0; LATENT], [9.0; LATENT]);
+        Space::new([&table, &table], ([0.0; LATENT], [1.0; LATENT]), wide).unwrap()
+    }
+
+    /// A sample of character 0 and typeface 0.
+    fn sample() -> Latent {
+        let mut z = [0.0; LATENT];
+        z[..6].fill(-3.0);
+        z
+    }
+
+    fn with(changes: &[(usize, f32)]) -> Latent {
+        let mut z = sample();
+        for &(k, v) in changes {
+            z[k] = v;
+        }
+        z
+    }
+
+    const EVEN: [f32; 2] = [1.0, 0.0];
+    const ODD: [f32; 2] = [0.0, 1.0];
+
+    fn scored(z_cf: &[Latent], logits_cf: &[[f32; 2]]) -> ExactScores {
+        let given = Explanations {
+            z: &[sample()],
+            logits: &[EVEN],
+            z_cf,
+            logits_cf,
+        };
+        score(&Cpu, &space(), &given).unwrap()
+    }
+
+    #[test]
+    fn flips_are_told_apart_by_what_the_oracle_does() {
+        let z_cf = [
+            with(&[(3, 3.0)]),           // typeface only
+            with(&[(0, 3.0)]),           // character 1 is odd
+            with(&[(0, 3.0)]),           // the same, and the classifier follows
+            with(&[(7, 0.5)]),           // nothing flips
+            with(&[(3, 3.0), (7, 1.5)]), // a flip, but too far
+        ];
+        let found = scored(&z_cf, &[ODD, EVEN, ODD, EVEN, ODD]);
+        let kinds: Vec<[bool; 4]> = { found.flags.iter() }
+            .map(|f| {
+                [
+                    f.estimator_flip(),
+                    f.non_causal_flip(),
+                    f.causal_flip(),
+                    f.trivial(),
+                ]
+            })
+            .collect();
+        assert_eq!(kinds[0], [true, true, false, false]);
+        assert_eq!(kinds[1], [false, false, true, false]);
+        assert_eq!(kinds[2], [true, false, false, true]);
+        assert_eq!(kinds[3], [false; 4]);
+        assert_eq!(kinds[4], [false; 4]);
+        assert_eq!(found.successful, 0.4);
+        assert_eq!((found.non_causal_flip, found.causal_flip), (0.5, 0.5));
+        assert_eq!(
+            (found.estimator_flip, found.trivial, found.proximal),
+            (0.4, 0.2, 0.8)
+        );
+        assert_eq!(found.selected, [vec![0, 1]]);
+    }
+
+    #[test]
+    fn typefaces_are_orthogonal_and_copies_are_not() {
+        let fonts = [
+            with(&[(3, 3.0)]),
+            with(&[(4, 3.0)]),
+            with(&[(3, 3.0)]),
+            with(&[(5, 3.0)]),
+        ];
+        let found = scored(&fonts, &[ODD; 4]);
+        assert_eq!(found.cardinality, 3.0);
+        assert_eq!(found.selected[0].len(), 3);
+    }
+
+    #[test]
+    fn the_farthest_typeface_is_still_proximal() {
+        let found = scored(&[with(&[(3, 3.0), (4, 3.0), (5, 3.0)])], &[ODD]);
+        assert!(found.flags[0].proximal);
+    }
+
+    #[test]
+    fn samples_without_success_count_nothing_and_give_no_nan() {
+        let given = Explanations {
+            z: &[sample(), sample()],
+            logits: &[EVEN, EVEN],
+            z_cf: &[with(&[(3, 3.0)]), sample()],
+            logits_cf: &[ODD, EVEN],
+        };
+        assert_eq!(score(&Cpu, &space(), &given).unwrap().cardinality, 0.5);
+        let none = scored(&[sample()], &[EVEN]);
+        let numbers = [
+            none.cardinality,
+            none.non_causal_flip,
+            none.causal_flip,
+            none.trivial,
+        ];
+        assert_eq!(numbers, [0.0; 4]);
+    }
+
+    /// An explainer that repeats ±v: the released rule admits every copy after the first two, the exact one none.
+    #[test]
+    fn repeating_a_perturbation_and_its_opposite_gains_nothing() {
+        let copy = |i: usize| {
+            let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
+            with(&[(7, sign * (0.5 + 0.001 * i as f32))])
+        };
+        let z_cf: Vec<Latent> = (0..200).map(copy).collect();
+        let exact = scored(&z_cf, &[ODD; 200]);
+        assert_eq!(exact.successful, 1.0);
+        assert_eq!(exact.cardinality, 2.0);
+        let all = [true; 200];
+        let released = released::orthogonal_set(&space(), &sample(), &z_cf, &all, Order::Released);
+        assert!(released.len() >= 199, "{}", released.len());
+    }
+
+    /// The golden data's case of 200 axis-aligned candidates in 11 dimensions: 189 by the listing. Here 11 of 200
+    /// repeat an axis before its opposite has come.
+    #[test]
+    fn axis_aligned_candidates_are_counted_once_for_each_direction() {
+        use crate::metrics::orthogonal_set::orthogonal_set;
+        let mut data = vec![0.0f32; 200 * LATENT];
+        for (i, row) in data.chunks_exact_mut(LATENT).enumerate() {
+            let length = 1.0 + 0.01 * i as f32;
+            // Each axis twice, then in turns with both signs.
+            let sign = if i < 22 || (i / LATENT) % 2 == 1 {
+                1.0
+            } else {
+                -1.0
+            };
+            row[i % LATENT] = sign * length;
+        }
+        let rows = Matrix::new("axes", 200, LATENT, &data).unwrap();
+        let sizes = [OrthogonalSetParams::as_printed(), selection()].map(|params| {
+            orthogonal_set(&[0.0; LATENT], rows, &params)
+                .unwrap()
+                .size()
+        });
+        assert_eq!(sizes, [189, 22]);
+    }
+}

@@ -123,13 +123,16 @@ impl Space {
         })
     }
 
-    /// The derivative of each number of [`Space::raw`]: nothing beyond the limits and of inverse colour.
+    /// The derivative of each number of [`Space::raw`]: nothing beyond the limits and of inverse colour, half on a limit, as
+    /// PyTorch has it (embeddings that are limits lie there).
     pub fn slope(&self, z: &Latent) -> Latent {
         std::array::from_fn(|k| {
             let inside = (self.low[k]..=self.high[k]).contains(&z[k]);
-            match inside && k != INVERSE {
-                true => self.std[k],
-                false => 0.0,
+            let limit = z[k] == self.low[k] || z[k] == self.high[k];
+            match (inside && k != INVERSE, limit) {
+                (false, _) => 0.0,
+                (true, true) => 0.5 * self.std[k],
+                (true, false) => self.std[k],
             }
         })
     }
