@@ -12,6 +12,13 @@ import time
 import numpy as np
 
 
+class Store(dict):
+    """Stands for the package's HDF5 cache: what is put in comes out as an array."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, np.asarray(value))
+
+
 def explain(folder, name, foil):
     import torch
     from safetensors.torch import load_file
@@ -64,7 +71,7 @@ def explain(folder, name, foil):
     explainer.latent_mean, explainer.latent_std = mean, std
     explainer.mus_min, explainer.mus_max = low, high
     explainer.train_mus = stats["train_latents_raw"]
-    explainer.loaded_data = {}
+    explainer.loaded_data = Store()
     z, logits = stats["z"], stats["logits"]
     images = decode(z * std + mean).detach()
     made, seconds = [], 0.0

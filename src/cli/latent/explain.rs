@@ -89,7 +89,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     };
     write_latents(&args.out, &file, &about)?;
     print(&format!(
-        "{count} counterfactuals of {} samples by {} in {seconds:.2} s ({:.0} per second); the classifier changes its mind about {:.1} %\n{} holds them; foil latent score --latents {} scores them\n",
+        "{count} counterfactuals of {} samples by {} in {seconds:.3} s ({:.0} per second); the classifier changes its mind about {:.1} %\n{} holds them; foil latent score --latents {} scores them\n",
         file.z.len(),
         Method::title(method.name()),
         count as f64 / seconds.max(1e-9),

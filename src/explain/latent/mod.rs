@@ -45,7 +45,7 @@ pub use error::LatentError;
 pub use explained::{Explained, Pulled};
 pub use explainer::{Explainer, Made, Task, Variant, explain_all};
 pub use files::{LatentFile, read_latents, write_latents};
-pub use networks::{Looked, Networks, Pull, Seen, Weighed};
+pub use networks::{Looked, Networks, Pull, RawPulled, Seen, Weighed};
 pub use noise::{Keyed, Noise};
 pub use open::{SETTINGS, Setting, builtin, builtin_card, folder};
 pub use perceptron::{Layer, Perceptrons};

@@ -34,6 +34,9 @@ pub struct Pull<'a> {
     pub by: &'a (dyn Fn(usize, &Seen<'_>, &mut [f32]) -> Weighed + Sync),
 }
 
+/// Logits and losses of rows, and the gradient of a loss by each raw latent.
+pub type RawPulled = (Vec<[f32; 2]>, Vec<f64>, Vec<Latent>);
+
 /// g and f of raw latents. Neither batch nor threads change a row's numbers.
 pub trait Networks: Sync {
     /// Values of one image.
@@ -50,9 +53,5 @@ pub trait Networks: Sync {
     fn look(&self, raw: &[Latent]) -> Result<Looked>;
 
     /// Logits and losses, and the gradient of a loss by each raw latent.
-    fn pull(
-        &self,
-        raw: &[Latent],
-        pull: &Pull<'_>,
-    ) -> Result<(Vec<[f32; 2]>, Vec<f64>, Vec<Latent>)>;
+    fn pull(&self, raw: &[Latent], pull: &Pull<'_>) -> Result<RawPulled>;
 }

@@ -4,7 +4,7 @@
 
 use rayon::prelude::*;
 
-use super::{Latent, LatentError, Looked, Networks, Pull, Result, Seen, Weighed};
+use super::{Latent, LatentError, Looked, Networks, Pull, RawPulled, Result, Seen, Weighed};
 
 /// A linear layer, and whether a tanh follows.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,11 +185,7 @@ impl Networks for Perceptrons {
         Ok(all)
     }
 
-    fn pull(
-        &self,
-        raw: &[Latent],
-        pull: &Pull<'_>,
-    ) -> Result<(Vec<[f32; 2]>, Vec<f64>, Vec<Latent>)> {
+    fn pull(&self, raw: &[Latent], pull: &Pull<'_>) -> Result<RawPulled> {
         let rows: Vec<_> = raw
             .par_iter()
             .with_min_len(PIECE)

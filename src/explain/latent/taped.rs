@@ -5,7 +5,7 @@ use std::sync::Arc;
 use candle_core::{Tensor as Values, Var};
 use rayon::prelude::*;
 
-use super::{LATENT, Latent, LatentError, Looked, Networks, Pull, Result, Seen};
+use super::{LATENT, Latent, LatentError, Looked, Networks, Pull, RawPulled, Result, Seen};
 use crate::glyphs::Generator;
 use crate::nets::{BexGenerator, Classifier};
 use crate::tensor::candle::{Differentiable, Tensor};
@@ -112,7 +112,7 @@ impl<B: Differentiable> Taped<B> {
         })
     }
 
-    fn pulled(&self, first: usize, raw: &[Latent], pull: &Pull<'_>) -> Result<Pulled> {
+    fn pulled(&self, first: usize, raw: &[Latent], pull: &Pull<'_>) -> Result<RawPulled> {
         let variable = self.variable(raw)?;
         let (image, logits) = self.run(&Tensor::new(variable.as_tensor())?)?;
         let seen: Vec<[f32; 2]> = values(&logits)?.as_chunks().0.to_vec();
@@ -148,8 +148,6 @@ impl<B: Differentiable> Taped<B> {
     }
 }
 
-type Pulled = (Vec<[f32; 2]>, Vec<f64>, Vec<Latent>);
-
 fn values(tensor: &Tensor) -> Result<Vec<f32>> {
     Ok(tensor.candle().flatten_all()?.to_vec1::<f32>()?)
 }
@@ -183,8 +181,8 @@ impl<B: Differentiable> Networks for Taped<B> {
         Ok(all)
     }
 
-    fn pull(&self, raw: &[Latent], pull: &Pull<'_>) -> Result<Pulled> {
-        let pieces: Result<Vec<Pulled>> = { raw.par_chunks(self.piece).enumerate() }
+    fn pull(&self, raw: &[Latent], pull: &Pull<'_>) -> Result<RawPulled> {
+        let pieces: Result<Vec<RawPulled>> = { raw.par_chunks(self.piece).enumerate() }
             .map(|(i, piece)| self.pulled(i * self.piece, piece, pull))
             .collect();
         let mut all = (Vec::new(), Vec::new(), Vec::new());

@@ -12,9 +12,15 @@ pub enum LatentStudyError {
     #[error("{file}: {what}")]
     File { file: String, what: String },
     #[error(transparent)]
-    Latent(#[from] LatentError),
+    Latent(Box<LatentError>),
     #[error(transparent)]
     Metric(#[from] MetricError),
     #[error(transparent)]
     Folder(#[from] FolderError),
+}
+
+impl From<LatentError> for LatentStudyError {
+    fn from(error: LatentError) -> Self {
+        Self::Latent(Box::new(error))
+    }
 }
