@@ -346,7 +346,7 @@ fn a_small_study_is_resumed_in_shards_and_ends_with_tables_and_figures() {
         .success()
         .stdout(contains("1 of 3 pieces"));
     study(&[]).assert().code(2).stderr(contains("--resume"));
-    study(&["--resume", "--n", "5"])
+    study(&["--resume", "--variant", "as-released"])
         .assert()
         .code(2)
         .stderr(contains("other settings"));

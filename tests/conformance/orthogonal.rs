@@ -44,11 +44,12 @@ fn the_listing_selects_the_same_explanations_in_the_same_order() {
             .map(|i| i as usize)
             .collect();
         assert_eq!(found.unwrap().selected, expected, "{case}");
-        // The exact rule has at most two members of each direction, however many the listing admits.
+        // The exact rule has at most two members of each of a few more directions than dimensions (they need not be quite at
+        // right angles), however many the listing admits.
         let exact = orthogonal_set(&original.data, matrix, &selection()).unwrap();
         let axes = candidates.shape[1];
         if axes <= 16 {
-            assert!(exact.size() <= 2 * axes, "{case}: {}", exact.size());
+            assert!(exact.size() <= 3 * axes, "{case}: {}", exact.size());
         }
         if expected.len() == 189 {
             gamed += 1;
