@@ -32,6 +32,9 @@ pub struct ExplainArgs {
     /// The file to write: z [samples, 11] and z_cf [samples, n, 11]
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Print JSON: counts, seconds of explaining, share of flips
+    #[arg(long)]
+    json: bool,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -57,6 +60,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let mut bar = Bar::new(args.world.quiet);
     let started = Instant::now();
     let explainer = method.build(&world).map_err(usage)?;
+    let prepared = started.elapsed().as_secs_f64();
     let made = explain_all(
         &world,
         explainer.as_ref(),
@@ -68,7 +72,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     );
     bar.finish();
     let made = made.map_err(usage)?;
-    let seconds = started.elapsed().as_secs_f64();
+    let seconds = prepared + made.seconds;
     let flips = { made.logits_cf.iter().enumerate() }.filter(|(i, logits)| {
         let class = crate::metrics::latent::class;
         class(**logits) != class(world.samples.logits[i / args.n])
@@ -88,6 +92,21 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         index: world.samples.index.clone(),
     };
     write_latents(&args.out, &file, &about)?;
+    if args.json {
+        let all = serde_json::json!({
+            "schema": "foil.latent-explain/1",
+            "foil": env!("CARGO_PKG_VERSION"),
+            "world": world.identity,
+            "method": method,
+            "seed": args.seed,
+            "samples": file.z.len(),
+            "explanations": count,
+            "seconds": seconds,
+            "flips": flips,
+            "out": args.out,
+        });
+        return print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+    }
     print(&format!(
         "{count} counterfactuals of {} samples by {} in {seconds:.3} s ({:.0} per second); the classifier changes its mind about {:.1} %\n{} holds them; foil latent score --latents {} scores them\n",
         file.z.len(),

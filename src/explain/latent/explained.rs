@@ -1,6 +1,6 @@
 //! What an explainer sees of a world (\[bex\] eq. 1): standardised latents, ĥ = f∘g, g, and gradients.
 
-use super::{Latent, LatentError, Looked, Networks, Pull, Result};
+use super::{LATENT, Latent, LatentError, Looked, Networks, Pull, Result};
 use crate::metrics::latent::space::Space;
 
 /// The explained classifier of standardised latents. Latents are clipped to the limits of the world before they are
@@ -47,11 +47,7 @@ impl<'a> Explained<'a> {
     pub fn gradient(&self, z: &[Latent], pull: &Pull<'_>) -> Result<Pulled> {
         let (logits, losses, mut gradient) = self.networks.pull(&self.raw(z), pull)?;
         finite("a logit", logits.as_flattened(), 2)?;
-        finite(
-            "the gradient",
-            gradient.as_flattened(),
-            gradient.len().max(1),
-        )?;
+        finite("the gradient", gradient.as_flattened(), LATENT)?;
         for (row, z) in gradient.iter_mut().zip(z) {
             let slope = self.space.slope(z);
             row.iter_mut().zip(slope).for_each(|(g, s)| *g *= s);
@@ -96,7 +92,7 @@ fn finite(what: &'static str, values: &[f32], columns: usize) -> Result<()> {
         None => Ok(()),
         Some(at) => Err(LatentError::NotFinite {
             what,
-            row: at / columns.max(1),
+            row: at / columns,
         }),
     }
 }

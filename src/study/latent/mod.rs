@@ -21,7 +21,7 @@ pub use rows::Row;
 use crate::explain::latent::{
     Explainer, LatentFile, Method, World, builtin, builtin_card, explain_all, read_latents,
 };
-use crate::folder::{make, write_whole};
+use crate::folder::{Lock, is_filled, read_own, write_whole};
 use crate::metrics::MetricBackend;
 use crate::tensor::WithGradients;
 use crate::weights::Registry;
@@ -33,6 +33,9 @@ pub const CSV: &str = "results.csv";
 pub const PROFILE: &str = "profile.svg";
 pub const SENSITIVITY: &str = "sensitivity.svg";
 pub const PICTURES: &str = "counterfactuals.png";
+/// What says that a folder is that of such a study.
+const IDENTITY: &str = "latent-study.json";
+const MAKER: &str = "foil study latent";
 
 /// What a study was asked to do besides its plan.
 pub struct Work<'a> {
@@ -60,7 +63,7 @@ pub fn run<B: MetricBackend>(
     progress: &mut dyn FnMut(&str, usize, usize),
 ) -> Result<Done, LatentStudyError> {
     plan.check()?;
-    make(work.out)?;
+    let _lock = claim(work)?;
     let units = plan.units();
     let (part, parts) = work.shard;
     let own = |i: usize| i % parts == part - 1;
@@ -115,6 +118,30 @@ pub fn run<B: MetricBackend>(
         rows: found.len(),
         all: found.len(),
     })
+}
+
+/// Takes a folder: a new or empty one, or that of such a study. Parts of a study share it.
+fn claim(work: &Work<'_>) -> Result<Lock, LatentStudyError> {
+    let path = work.out.join(IDENTITY);
+    let refuse = || match is_filled(work.out) && !path.exists() {
+        true => Err(LatentStudyError::Usage(format!(
+            "{}: expected a new or empty folder, or one of an earlier `{MAKER}`, found other files: name another --out",
+            work.out.display()
+        ))),
+        false => Ok(()),
+    };
+    refuse()?;
+    let (part, parts) = work.shard;
+    let part = (parts > 1).then(|| format!("{part}of{parts}"));
+    let lock = Lock::take(work.out, part.as_deref(), MAKER)?;
+    // Another process may have been at work there since it was looked at.
+    refuse()?;
+    let ours = |said: &serde_json::Value| said["maker"] == MAKER;
+    if read_own(&path, MAKER, ours)?.is_none() {
+        let text = serde_json::json!({ "maker": MAKER }).to_string() + "\n";
+        write_whole(&path, text.as_bytes())?;
+    }
+    Ok(lock)
 }
 
 /// A world and how well its classifier does.
@@ -180,6 +207,7 @@ fn piece<B: MetricBackend>(
     let world = &opened.world;
     let started = Instant::now();
     let explainer: Box<dyn Explainer> = unit.method.build(world)?;
+    let prepared = started.elapsed().as_secs_f64();
     let name = unit.name();
     let made = explain_all(
         world,
@@ -190,7 +218,7 @@ fn piece<B: MetricBackend>(
             progress(&name, done, all);
         },
     )?;
-    let seconds = started.elapsed().as_secs_f64();
+    let seconds = prepared + made.seconds;
     let scored = score(backend, world, &made.z_cf, &made.logits_cf)?;
     let latents = LatentFile {
         z: world.samples.z.clone(),

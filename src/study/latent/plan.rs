@@ -138,7 +138,7 @@ pub fn setting(spurious: usize, correlation: f64) -> Result<Setting, LatentStudy
     found.ok_or_else(|| {
         let known = SETTINGS.map(|s| format!("{} with {}", s.spurious, s.correlation()));
         LatentStudyError::Usage(format!(
-            "--spurious {spurious} --correlation {correlation}: expected a setting that the program holds a classifier of ({}), or --world DIR with your own",
+            "--spurious {spurious} --correlation {correlation}: expected a setting that the program holds a classifier of ({}); `foil latent` takes worlds of your own (--world DIR)",
             known.join(", ")
         ))
     })
