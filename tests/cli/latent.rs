@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use assert_cmd::Command;
-use foil::explain::latent::{LatentFile, read_latents, write_latents};
+use foil::explain::latent::{LATENT, Latent, LatentFile, read_latents, write_latents};
 use foil::stats::random::{Draws, Stream};
 use predicates::prelude::PredicateBooleanExt;
 use predicates::str::contains;
@@ -25,8 +25,18 @@ fn normals(seed: u64, count: usize, scale: f64) -> Vec<f32> {
         .collect()
 }
 
-/// A world of random perceptrons with 8 characters and 8 typefaces. `constant` makes a classifier that always says 0.
-fn world(constant: bool) -> TempDir {
+/// What a world's classifier does.
+#[derive(Clone, Copy, PartialEq)]
+enum Classifier {
+    Random,
+    /// It always says 0.
+    Constant,
+    /// It says 1 where x is more than half a standard deviation from the middle, on either side.
+    Sides,
+}
+
+/// A world of perceptrons with 8 characters and 8 typefaces.
+fn world(classifier: Classifier) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let embeddings = normals(1, 2 * 24, 1.0);
     let rows = |seed: u64, n: usize| -> Vec<f32> {
@@ -44,7 +54,10 @@ fn world(constant: bool) -> TempDir {
     };
     let (train, validation) = (rows(2, 200), rows(3, 160));
     let labels: Vec<i64> = (0..160).map(|i| i % 2).collect();
-    let last = if constant { 0.0 } else { 1.0 };
+    let last = match classifier {
+        Classifier::Constant => 0.0,
+        _ => 1.0,
+    };
     let mut arrays: Vec<(&str, Vec<usize>, Vec<f32>)> = vec![
         ("char", vec![8, 3], embeddings[..24].to_vec()),
         ("font", vec![8, 3], embeddings[24..].to_vec()),
@@ -58,9 +71,15 @@ fn world(constant: bool) -> TempDir {
         (
             "f2.bias",
             vec![2],
-            vec![if constant { 1.0 } else { 0.0 }, 0.0],
+            match classifier {
+                Classifier::Constant => vec![1.0, 0.0],
+                _ => vec![0.0; 2],
+            },
         ),
     ];
+    if classifier == Classifier::Sides {
+        see_sides(&mut arrays);
+    }
     save(&folder.path().join("nets.safetensors"), &arrays, &[]);
     arrays.clear();
     arrays.push(("train_latents_raw", vec![200, 11], train));
@@ -85,6 +104,41 @@ tied = [[0, 1, 2], [3, 4, 5]]
 "#;
     std::fs::write(folder.path().join("world.toml"), card).unwrap();
     folder
+}
+
+/// The image holds the latent's numbers, squeezed; two units of the classifier look at x from both sides.
+fn see_sides(arrays: &mut [(&str, Vec<usize>, Vec<f32>)]) {
+    const X: usize = 8;
+    let squeezed = |raw: f32| (0.1 * raw).tanh().tanh();
+    for (name, _, values) in arrays.iter_mut() {
+        let zero = |values: &mut Vec<f32>| values.iter_mut().for_each(|v| *v = 0.0);
+        match *name {
+            "char" | "font" => {}
+            "g1.weight" => {
+                zero(values);
+                (0..11).for_each(|k| values[k * 11 + k] = 0.1);
+            }
+            "g2.weight" => {
+                zero(values);
+                (0..12).for_each(|k| values[k * 12 + k] = 1.0);
+            }
+            "f1.weight" => {
+                zero(values);
+                values[X] = 1000.0;
+                values[16 + X] = -1000.0;
+            }
+            "f1.bias" => {
+                zero(values);
+                values[..2].fill(-1000.0 * squeezed(0.5));
+            }
+            "f2.weight" => {
+                zero(values);
+                values[10..12].fill(1.0);
+            }
+            "f2.bias" => values[1] = 1.0,
+            _ => zero(values),
+        }
+    }
 }
 
 fn save(path: &Path, floats: &[(&str, Vec<usize>, Vec<f32>)], whole: &[(&str, Vec<i64>)]) {
@@ -137,7 +191,7 @@ const ALL: [&str; 7] = ["is", "dice", "dive", "gs", "stylex", "latent-cf", "xgem
 
 #[test]
 fn every_explainer_makes_latents_that_are_scored_by_both_rules() {
-    let world = world(false);
+    let world = world(Classifier::Random);
     let out = world.path().join("z.safetensors");
     for variant in ["correct", "as-released"] {
         for explainer in ALL {
@@ -168,7 +222,7 @@ fn every_explainer_makes_latents_that_are_scored_by_both_rules() {
 
 #[test]
 fn a_constant_classifier_has_no_flips_and_nothing_hangs() {
-    let world = world(true);
+    let world = world(Classifier::Constant);
     let out = world.path().join("z.safetensors");
     for variant in ["correct", "as-released"] {
         for explainer in ALL {
@@ -202,7 +256,7 @@ fn a_constant_classifier_has_no_flips_and_nothing_hangs() {
 
 #[test]
 fn correct_results_do_not_depend_on_the_other_samples() {
-    let world = world(false);
+    let world = world(Classifier::Random);
     let (few, more) = (
         world.path().join("few.safetensors"),
         world.path().join("more.safetensors"),
@@ -237,16 +291,15 @@ fn correct_results_do_not_depend_on_the_other_samples() {
 
 #[test]
 fn an_explainer_that_repeats_itself_is_not_rewarded() {
-    let world = world(false);
+    let world = world(Classifier::Sides);
     let out = world.path().join("z.safetensors");
     explain(&world, &out, "is", &[]).assert().success();
-    let found = read_latents(&out).unwrap();
-    // One sample with 200 copies of two counterfactuals that lie opposite to each other.
-    let z = found.z[0];
+    // One sample in the middle with 200 copies of a step to the right and of one to the left, all of which flip the classifier.
+    let mut z = read_latents(&out).unwrap().z[0];
+    z[8] = 0.0;
     let copy = |i: usize| {
         let mut z_cf = z;
-        z_cf[8] += if i % 2 == 0 { 0.7 } else { -0.7 };
-        z_cf[0..3].copy_from_slice(&z[0..3]);
+        z_cf[8] = (0.7 + 0.0005 * i as f32) * if i % 2 == 0 { 1.0 } else { -1.0 };
         z_cf
     };
     let gamed = LatentFile {
@@ -256,16 +309,57 @@ fn an_explainer_that_repeats_itself_is_not_rewarded() {
         index: vec![0],
     };
     write_latents(&out, &gamed, &[]).unwrap();
-    let scored = score(&world, &out);
-    assert!(
-        scored["exact"]["cardinality"].as_f64().unwrap() <= 2.0,
-        "{scored}"
-    );
+    let exact = score(&world, &out)["exact"].clone();
+    assert_eq!(exact["explanations"], 200, "{exact}");
+    assert_eq!(exact["successful"], 1.0, "{exact}");
+    assert_eq!(exact["cardinality"], 2.0, "{exact}");
+    // The same candidates by the printed listing, and by the text.
+    assert_eq!(set_sizes(&gamed.z, &gamed.z_cf, &[]), [200]);
+    let text = ["--complement-all", "--exclude-zeros"];
+    assert_eq!(set_sizes(&gamed.z, &gamed.z_cf, &text), [2]);
+}
+
+/// Sizes of the sets that `foil metric orthogonal-set` selects for one sample.
+fn set_sizes(z: &[Latent], candidates: &[Latent], flags: &[&str]) -> Vec<u64> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sets.safetensors");
+    let arrays = [
+        ("original", vec![11], z.as_flattened().to_vec()),
+        (
+            "perturbed",
+            vec![candidates.len(), 11],
+            candidates.as_flattened().to_vec(),
+        ),
+    ];
+    save(&file, &arrays, &[]);
+    let mut command = Command::cargo_bin("foil").unwrap();
+    command.args(["metric", "orthogonal-set", "--json", "--input"]);
+    let output = command.arg(&file).args(flags).assert().success();
+    let found: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let sizes = found["sizes"].as_array().unwrap().iter();
+    sizes.map(|s| s.as_u64().unwrap()).collect()
+}
+
+/// The construction of the notes: axis-aligned candidates of both signs. The listing admits every copy whose opposite is a member.
+#[test]
+fn two_hundred_axis_aligned_candidates_are_189_by_the_listing_and_22_by_the_text() {
+    let candidate = |i: usize| {
+        let mut z: Latent = [0.0; LATENT];
+        // Each axis twice, then in turns with both signs.
+        let positive = i < 22 || (i / LATENT) % 2 == 1;
+        z[i % LATENT] = (1.0 + 0.01 * i as f32) * if positive { 1.0 } else { -1.0 };
+        z
+    };
+    let candidates: Vec<Latent> = (0..200).map(candidate).collect();
+    let origin = [[0.0; LATENT]];
+    assert_eq!(set_sizes(&origin, &candidates, &[]), [189]);
+    let text = ["--complement-all", "--exclude-zeros"];
+    assert_eq!(set_sizes(&origin, &candidates, &text), [22]);
 }
 
 #[test]
 fn what_makes_no_sense_is_refused_with_what_would() {
-    let world = world(false);
+    let world = world(Classifier::Random);
     let out = world.path().join("z.safetensors");
     explain(&world, &out, "best", &[])
         .assert()
@@ -341,6 +435,10 @@ fn a_small_study_is_resumed_in_shards_and_ends_with_tables_and_figures() {
         command.arg("--out").arg(&out).args(more);
         command
     };
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join("tables.txt"), "of somebody else").unwrap();
+    study(&[]).assert().code(2).stderr(contains("--out"));
+    std::fs::remove_file(out.join("tables.txt")).unwrap();
     study(&["--shard", "2/2"])
         .assert()
         .success()
