@@ -3,7 +3,7 @@
 //! Perturbations δ = e − z are visited by ascending L1 norm (stable: lowest index first on ties). The first is kept; a further
 //! one is admitted when it is orthogonal to all members, |cos| < τ, or complementary to a member, cos + 1 < τ. The size of the set
 //! is the score. Differences and products are in `f64`; samples whose decisions are all clear of the thresholds, which is nearly every one,
-//! are decided in `f32` ([`screen`]), with the same sets.
+//! are decided in `f32` (`screen.rs`), with the same sets.
 //!
 //! The listing leaves three things open:
 //! * A zero perturbation explains nothing. With [`ZeroPerturbations::Excluded`] (default) it is never admitted; with `Admitted` it has

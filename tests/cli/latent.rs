@@ -299,7 +299,7 @@ fn an_explainer_that_repeats_itself_is_not_rewarded() {
     z[8] = 0.0;
     let copy = |i: usize| {
         let mut z_cf = z;
-        z_cf[8] = (0.7 + 0.0005 * i as f32) * if i % 2 == 0 { 1.0 } else { -1.0 };
+        z_cf[8] = (0.7 + 0.0005 * i as f32) * if i.is_multiple_of(2) { 1.0 } else { -1.0 };
         z_cf
     };
     let gamed = LatentFile {

@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn repeating_a_perturbation_and_its_opposite_gains_nothing() {
         let copy = |i: usize| {
-            let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = if i.is_multiple_of(2) { 1.0 } else { -1.0 };
             with(&[(7, sign * (0.5 + 0.001 * i as f32))])
         };
         let z_cf: Vec<Latent> = (0..200).map(copy).collect();

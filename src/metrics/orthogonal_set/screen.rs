@@ -256,7 +256,7 @@ mod tests {
                         0 => draws.normal(),
                         1 if draws.uniform() < 0.2 => draws.normal(),
                         2 if k == i % d => draws.normal(),
-                        3 if i % 2 == 0 => draws.normal(),
+                        3 if i.is_multiple_of(2) => draws.normal(),
                         3 if i % 4 == 1 => 1.01 * f64::from(origin[k] - rows[(i - 1) * d + k]),
                         _ => 0.0,
                     };
