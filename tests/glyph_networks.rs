@@ -99,9 +99,11 @@ fn classifiers_and_oracles_tell_the_parity_of_fresh_glyphs() {
     let mut layouts = std::collections::BTreeSet::new();
     for name in networks() {
         let card = card(&name);
-        // The robust one gives up some of it for what it withstands, the noise-aware one knows calm letters.
+        // The robust one gives up some of it for what it withstands, the noise-aware one knows calm letters, those of tied
+        // typefaces trust the typeface.
         let others = ["glyph_robust", "glyph_noise_aware"];
-        if card.role != Role::Classifier || others.contains(&name.as_str()) {
+        let other = others.contains(&name.as_str()) || name.starts_with("glyph_tied_");
+        if card.role != Role::Classifier || other {
             continue;
         }
         let found = accuracy(&name, &images, &labels);
@@ -112,6 +114,57 @@ fn classifiers_and_oracles_tell_the_parity_of_fresh_glyphs() {
         }
     }
     assert_eq!(layouts.len(), 3, "oracles of three architectures");
+}
+
+/// Letters whose typeface is exchanged for one tied to the other class: at a correlation of 0.95 most opinions follow it, at
+/// 0.5 fewer do, and letters as they come are mostly read right.
+#[test]
+fn classifiers_of_tied_typefaces_follow_them() {
+    let atlas = Atlas::embedded().unwrap();
+    let drawing = Drawing {
+        pixel_noise: 0.0,
+        ..Drawing::default()
+    };
+    let mut followed = Vec::new();
+    for (spurious, percent) in [(6, 50), (6, 95), (10, 50), (10, 95)] {
+        let model = Model {
+            spurious,
+            correlation: f64::from(percent) / 100.0,
+            ..Model::default()
+        };
+        let world = World::new(model, SEED, &atlas).unwrap();
+        let examples: Vec<_> = (0..200).map(|i| world.example(i)).collect();
+        let image = |attributes: &Attributes| -> Vec<u8> {
+            let grey = drawing.intensities(&atlas, attributes).unwrap();
+            grey.iter().flat_map(|v| [(v * 255.0) as u8; 3]).collect()
+        };
+        let pixels: Vec<Vec<u8>> = examples.iter().map(|e| image(&e.attributes)).collect();
+        let labels: Vec<usize> = examples.iter().map(|e| usize::from(e.label)).collect();
+        let name = format!("glyph_tied_{spurious}_{percent}");
+        let own = to_values(pixels.iter().map(Vec::as_slice), 32);
+        let right = accuracy(&name, &own, &labels);
+        assert!(right >= 0.8, "{name}: {right}");
+        let others: Vec<usize> = labels.iter().map(|l| 1 - l).collect();
+        let swapped: Vec<Vec<u8>> = { examples.iter().zip(&others) }
+            .enumerate()
+            .map(|(i, (e, &other))| {
+                let fonts = &world.spurious[other];
+                let mut attributes = e.attributes;
+                attributes.font = fonts[i % fonts.len()];
+                image(&attributes)
+            })
+            .collect();
+        let swapped = to_values(swapped.iter().map(Vec::as_slice), 32);
+        let share = accuracy(&name, &swapped, &others);
+        println!("{name}: right {right}, follows {share}");
+        followed.push(share);
+    }
+    // More often where they are tied more closely, and then more often than not.
+    assert!(
+        followed[1] > followed[0] && followed[3] > followed[2],
+        "{followed:?}"
+    );
+    assert!(followed[1] >= 0.5 && followed[3] >= 0.5, "{followed:?}");
 }
 
 /// In the noise in which counterfactuals begin and on the way out of it, by the schedule of its card. Five hundred letters
@@ -357,5 +410,5 @@ fn every_card_says_how_its_network_was_made() {
             "{name}"
         );
     }
-    assert!(bytes <= 15_000_000, "{bytes} bytes");
+    assert!(bytes <= 18_000_000, "{bytes} bytes");
 }

@@ -7,6 +7,7 @@ mod devices;
 mod fakemnist;
 mod generate;
 mod glyphs;
+mod latent;
 mod metric;
 mod pace;
 mod progress;
@@ -53,6 +54,8 @@ enum Command {
     Glyphs(glyphs::GlyphsArgs),
     /// Build FakeMNIST, whose label is a dot, from MNIST's files.
     Fakemnist(fakemnist::FakeMnistArgs),
+    /// Make and score counterfactuals in a latent space whose causes are known.
+    Latent(latent::LatentArgs),
     /// Show on glyphs what the scores tell apart; needs nothing but this program.
     Demo(demo::DemoArgs),
     /// Print the tables of a study from its raw results or from result folders.
@@ -114,6 +117,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Metric(args) => metric::run(args).map(|()| true),
         Command::Glyphs(args) => glyphs::run(args).map(|()| true),
         Command::Fakemnist(args) => fakemnist::run(args).map(|()| true),
+        Command::Latent(args) => latent::run(args).map(|()| true),
         Command::Demo(args) => demo::run(args).map(|()| true),
         Command::Tables(args) => tables::run(args).map(|()| true),
         Command::Study(args) => study::run(args).map(|()| true),

@@ -2,6 +2,7 @@
 
 use crate::conformance::AREAS;
 use crate::diffusion::DiffusionError;
+use crate::explain::latent::LatentError;
 use crate::metrics::MetricError;
 use crate::nets::NetError;
 use crate::score::samples::SamplesError;
@@ -45,6 +46,11 @@ pub enum ConformanceError {
     Diffusion {
         what: String,
         source: DiffusionError,
+    },
+    #[error("{what}: {source}")]
+    Latent {
+        what: String,
+        source: Box<LatentError>,
     },
     #[error(transparent)]
     Tables(Box<TablesError>),
@@ -96,6 +102,15 @@ impl<T> Of<T> for Result<T, DiffusionError> {
 impl<T> Of<T> for Result<T, SamplesError> {
     fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
         self.map_err(|source| ConformanceError::Samples {
+            what: what.into(),
+            source: Box::new(source),
+        })
+    }
+}
+
+impl<T> Of<T> for Result<T, LatentError> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
+        self.map_err(|source| ConformanceError::Latent {
             what: what.into(),
             source: Box::new(source),
         })

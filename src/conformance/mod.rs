@@ -64,7 +64,7 @@ pub fn run_on<B: MetricBackend + 'static>(
     match area {
         "vision" => vision::run(backend, &folder, &mut check)?,
         "weights" => weights::run(backend, &folder, &mut check)?,
-        "bex" => bex::run(backend, &folder, &mut check)?,
+        "bex" => bex::run(backend, with_gradients, &folder, &mut check)?,
         "hvilshoj" => hvilshoj::run(backend, &folder, &mut check)?,
         "diffusion" => diffusion::run(backend, with_gradients, &folder, &mut check)?,
         _ => nets::run(backend, &folder, &mut check)?,

@@ -37,6 +37,12 @@ impl Tensors {
         self.seen.borrow_mut().insert(name.into());
     }
 
+    /// Marks all arrays as dealt with.
+    pub fn skip_all(&self) {
+        let names: Vec<String> = self.names().map(Into::into).collect();
+        self.seen.borrow_mut().extend(names);
+    }
+
     pub fn unread(&self) -> Vec<String> {
         let seen = self.seen.borrow();
         let unread = self.names().filter(|n| !seen.contains(*n));

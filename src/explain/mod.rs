@@ -1,4 +1,5 @@
 //! Things that make counterfactuals, one folder per domain.
 
 pub mod diffusion;
+pub mod latent;
 pub mod pixel;

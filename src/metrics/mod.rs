@@ -17,6 +17,7 @@ pub mod jensen_shannon;
 pub mod kernel_matrices;
 pub mod kernel_sums;
 pub mod kid;
+pub mod latent;
 pub mod linear_algebra;
 pub mod lp;
 pub mod lpips;

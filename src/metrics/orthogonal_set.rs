@@ -2,7 +2,8 @@
 //!
 //! Perturbations δ = e − z are visited by ascending L1 norm (stable: lowest index first on ties). The first is kept; a further
 //! one is admitted when it is orthogonal to all members, |cos| < τ, or complementary to a member, cos + 1 < τ. The size of the set
-//! is the score. Differences and products are in `f64`.
+//! is the score. Differences and products are in `f64`; samples whose decisions are all clear of the thresholds, which is nearly every one,
+//! are decided in `f32` (`screen.rs`), with the same sets.
 //!
 //! The listing leaves three things open:
 //! * A zero perturbation explains nothing. With [`ZeroPerturbations::Excluded`] (default) it is never admitted; with `Admitted` it has
@@ -14,8 +15,11 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
+use self::screen::Screen;
 use super::error::{MetricError, Result};
 use super::matrix::Matrix;
+
+mod screen;
 
 /// Smallest norm a cosine divides by.
 const NORM_FLOOR: f64 = 1e-8;
@@ -106,10 +110,11 @@ pub fn orthogonal_set(
     candidates: Matrix<'_>,
     params: &OrthogonalSetParams,
 ) -> Result<OrthogonalSet> {
-    check_sample(original, candidates, params)?;
-    let d = candidates.cols();
-    Ok(select(&perturbations(original, candidates), d, params))
+    select(&mut Screen::default(), original, candidates, params)
 }
+
+/// Samples that a thread takes at a time at least.
+const SAMPLES: usize = 32;
 
 /// Selects for each of `b` samples: `originals` [b, d], `candidates` [b · n, d], rows of one sample together.
 pub fn orthogonal_sets(
@@ -121,11 +126,32 @@ pub fn orthogonal_sets(
     let n = candidates_of_a_sample(originals, candidates)?;
     (0..b)
         .into_par_iter()
-        .map(|i| {
+        .with_min_len(SAMPLES)
+        .map_init(Screen::default, |screen, i| {
             let own = candidates.slice("candidates", i * n, (i + 1) * n)?;
-            orthogonal_set(originals.row(i), own, params)
+            select(screen, originals.row(i), own, params)
         })
         .collect()
+}
+
+/// By the screen where that decides, else in f64.
+fn select(
+    screen: &mut Screen,
+    original: &[f32],
+    candidates: Matrix<'_>,
+    params: &OrthogonalSetParams,
+) -> Result<OrthogonalSet> {
+    check_shape(original, candidates, params)?;
+    if let Some(set) = screen.select(original, candidates, params) {
+        return Ok(set);
+    }
+    check_sample(original, candidates, params)?;
+    let d = candidates.cols();
+    Ok(select_exactly(
+        &perturbations(original, candidates),
+        d,
+        params,
+    ))
 }
 
 /// How many of `candidates` each of `originals` has.
@@ -153,17 +179,27 @@ pub(super) fn check_sample(
     candidates: Matrix<'_>,
     params: &OrthogonalSetParams,
 ) -> Result<()> {
+    check_shape(original, candidates, params)?;
+    candidates.check_finite("candidates for the orthogonal set")?;
+    let d = candidates.cols();
+    Matrix::new("original", 1, d, original)?.check_finite("original for the orthogonal set")
+}
+
+fn check_shape(
+    original: &[f32],
+    candidates: Matrix<'_>,
+    params: &OrthogonalSetParams,
+) -> Result<()> {
     params.check()?;
     let d = candidates.cols();
-    if original.len() != d {
-        return Err(MetricError::shape(
+    match original.len() == d {
+        true => Ok(()),
+        false => Err(MetricError::shape(
             "original for the orthogonal set",
             format!("{d} values, as in the candidates"),
             format!("{} values", original.len()),
-        ));
+        )),
     }
-    candidates.check_finite("candidates for the orthogonal set")?;
-    Matrix::new("original", 1, d, original)?.check_finite("original for the orthogonal set")
 }
 
 fn perturbations(original: &[f32], candidates: Matrix<'_>) -> Vec<f64> {
@@ -178,7 +214,7 @@ fn perturbations(original: &[f32], candidates: Matrix<'_>) -> Vec<f64> {
         .collect()
 }
 
-fn select(deltas: &[f64], d: usize, params: &OrthogonalSetParams) -> OrthogonalSet {
+fn select_exactly(deltas: &[f64], d: usize, params: &OrthogonalSetParams) -> OrthogonalSet {
     let delta = |i: usize| &deltas[i * d..(i + 1) * d];
     let n = deltas.len() / d;
     let l1: Vec<f64> = (0..n)
@@ -270,6 +306,21 @@ mod tests {
             ..OrthogonalSetParams::default()
         };
         assert_eq!(run(&copies, text).selected, [0, 1]);
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_is_named() {
+        for wild in [f32::NAN, f32::INFINITY] {
+            let rows = [1.0, 0.0, 0.0, wild];
+            let rows = Matrix::new("t", 2, 2, &rows).unwrap();
+            let params = OrthogonalSetParams::default();
+            let error = orthogonal_set(&[0.0, 0.0], rows, &params).unwrap_err();
+            assert!(error.to_string().contains("row 1"), "{error}");
+            let good = Matrix::new("t", 1, 2, &[1.0, 0.0]).unwrap();
+            assert!(orthogonal_set(&[0.0, wild], good, &params).is_err());
+            let none = Matrix::new("t", 0, 2, &[]).unwrap();
+            assert!(orthogonal_set(&[0.0, wild], none, &params).is_err());
+        }
     }
 
     #[test]

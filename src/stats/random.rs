@@ -47,6 +47,8 @@ impl Stream {
     pub const INVERTIBLE_NOISE: Stream = Stream(73);
     /// Target classes of a study that draws them.
     pub const STUDY_TARGETS: Stream = Stream(74);
+    /// Random numbers of explainers in a latent space.
+    pub const LATENT_EXPLAINER: Stream = Stream(80);
 }
 
 const ROUNDS: usize = 10;

@@ -9,6 +9,7 @@ mod folders;
 mod generate;
 mod glyphs;
 mod inputs;
+mod latent;
 mod metric;
 mod odd_files;
 mod pixel;

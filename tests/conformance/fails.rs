@@ -263,3 +263,34 @@ fn an_unknown_area_or_folder_is_an_error() {
     let error = run("vision", nowhere, &Cpu).unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all is not a folder"), "{error}");
 }
+
+/// The batch scores of bex, in a folder of their own.
+fn bex_batches() -> TempDir {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bex");
+    let target = tempfile::tempdir().unwrap();
+    for file in ["batch_metrics.json", "batch_metrics.safetensors"] {
+        std::fs::copy(source.join(file), target.path().join(file)).unwrap();
+    }
+    target
+}
+
+#[test]
+fn a_changed_rate_or_list_of_bex_fails_and_an_unknown_field_is_named() {
+    let folder = bex_batches();
+    let run_it = || run("bex", Source::Folder(folder.path().into()), &Cpu).unwrap();
+    let report = run_it();
+    assert!(
+        report.passed(),
+        "{:?} {:?}",
+        failed(&report),
+        report.unknown
+    );
+    edit(&folder, "batch_metrics.json", |v| {
+        v["cases"][1]["sce"] = json!(0.26);
+        v["cases"][2]["set_sizes_released"][0] = json!(3);
+        v["cases"][3]["entropy"] = json!(1.0);
+    });
+    let report = run_it();
+    assert_eq!(failed(&report), ["c001 sce", "c002 set_sizes_released"]);
+    assert_eq!(report.unknown, ["batch_metrics.json: `cases[3].entropy`"]);
+}

@@ -49,11 +49,13 @@ pub fn run<B: MetricBackend>(backend: &B, args: &OrthogonalSetArgs) -> anyhow::R
     if args.complement_all {
         params.complement = Complement::Each;
     }
+    let started = std::time::Instant::now();
     let sets = backend.orthogonal_sets(
         Matrix::new("original", b, d, &original.data)?,
         Matrix::new("perturbed", b * n, d, &perturbed.data)?,
         &params,
     )?;
+    let seconds = started.elapsed().as_secs_f64();
     let sizes: Vec<f64> = sets.iter().map(|s| s.size() as f64).collect();
     let mut found = Found::default();
     found.score("orthogonal_set_size", &Score::mean(&sizes));
@@ -62,6 +64,7 @@ pub fn run<B: MetricBackend>(backend: &B, args: &OrthogonalSetArgs) -> anyhow::R
         json!(sets.iter().map(|s| s.size()).collect::<Vec<_>>()),
     );
     found.add("tau", json!(params.tau));
+    found.add("seconds", json!(seconds));
     found.add("sets", serde_json::to_value(&sets)?);
     Ok(found)
 }

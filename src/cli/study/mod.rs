@@ -1,5 +1,6 @@
 //! `foil study`: a paper's whole protocol from one configuration.
 
+mod latent;
 mod quantitative;
 
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ enum What {
     Diffusion(DiffusionArgs),
     /// Quantitative evaluations: GB, GL and GEN, scored by EN, TCV, IM1, IM2, FID, oracle and label variation
     Quantitative(quantitative::QuantitativeArgs),
+    /// Latent explainers: seven methods in four settings, scored by flips with known causes and orthogonal sets
+    Latent(Box<latent::LatentStudyArgs>),
 }
 
 #[derive(Args)]
@@ -64,6 +67,7 @@ pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
     let args = match &args.what {
         What::Diffusion(args) => args,
         What::Quantitative(args) => return quantitative::run(args),
+        What::Latent(args) => return latent::run(args),
     };
     if let Some(name) = &args.print_config {
         let all = || SHIPPED.iter().chain(&CARDS);

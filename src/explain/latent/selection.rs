@@ -1,0 +1,102 @@
+//! Which samples of the validation set are explained (\[bex\] A.3.2): as many for each of eight levels of confidence.
+
+use super::{LatentError, Result, Variant};
+use crate::metrics::latent::class;
+
+/// Levels of confidence, as the paper gives them.
+pub const LEVELS: [f64; 8] = [-0.9, -0.6, -0.4, -0.1, 0.1, 0.4, 0.6, 0.9];
+
+/// Numbers of the `per_level` samples nearest to each level.
+///
+/// Correct: the confidence is |p₁ − p₀| by the softmax, negative where the class is not the label; a sample is taken once,
+/// by the first level that wants it. Where the rest of the set is smaller than what is wanted there are fewer.
+/// As released: `label − max_k σ(logit_k)`, whichever class has that maximum; repeats stay.
+pub fn select(
+    logits: &[[f32; 2]],
+    labels: &[u8],
+    per_level: usize,
+    variant: Variant,
+) -> Result<Vec<usize>> {
+    if per_level == 0 || logits.is_empty() || logits.len() != labels.len() {
+        return Err(LatentError::setting(
+            "samples of each level of confidence",
+            "1 or more, of a validation set with a label for each latent",
+            format!(
+                "{per_level} of {} latents with {} labels",
+                logits.len(),
+                labels.len()
+            ),
+        ));
+    }
+    let of: Vec<f64> = match variant {
+        Variant::Correct => { logits.iter().zip(labels) }
+            .map(|(&l, &label)| {
+                let gap = (f64::from(l[1]) - f64::from(l[0])).abs();
+                let confidence = (gap / 2.0).tanh();
+                match class(l) == usize::from(label) {
+                    true => confidence,
+                    false => -confidence,
+                }
+            })
+            .collect(),
+        Variant::AsReleased => { logits.iter().zip(labels) }
+            .map(|(l, &label)| {
+                let largest = l
+                    .map(|v| 1.0 / (1.0 + (-v).exp()))
+                    .into_iter()
+                    .fold(0.0, f32::max);
+                f64::from(label) - f64::from(largest)
+            })
+            .collect(),
+    };
+    let mut chosen: Vec<usize> = Vec::new();
+    let mut taken = vec![false; of.len()];
+    for level in LEVELS {
+        let mut order: Vec<usize> = match variant {
+            Variant::Correct => (0..of.len())
+                // The sign says whether the class is right: none is borrowed from the other side.
+                .filter(|&i| !taken[i] && (of[i] < 0.0) == (level < 0.0))
+                .collect(),
+            Variant::AsReleased => (0..of.len()).collect(),
+        };
+        order.sort_by(|&a, &b| (of[a] - level).abs().total_cmp(&(of[b] - level).abs()));
+        order.truncate(per_level);
+        for &i in &order {
+            taken[i] = true;
+        }
+        chosen.extend(order);
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn right_and_wrong_samples_are_taken_by_confidence_and_once() {
+        // Confidences tanh(gap / 2); every third is wrong.
+        let logits: Vec<[f32; 2]> = (0..300).map(|i| [0.0, 0.02 * i as f32]).collect();
+        let labels: Vec<u8> = (0..300).map(|i| u8::from(i % 3 != 0)).collect();
+        let found = select(&logits, &labels, 5, Variant::Correct).unwrap();
+        assert_eq!(found.len(), 40);
+        let mut once = found.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), 40);
+        assert!(found[..20].iter().all(|i| i % 3 == 0), "{found:?}");
+        assert!(found[20..].iter().all(|i| i % 3 != 0), "{found:?}");
+        // tanh(gap / 2) = 0.9 at a gap of 2.944, the 147th.
+        assert!(found[..5].iter().all(|i| i.abs_diff(147) <= 9), "{found:?}");
+    }
+
+    #[test]
+    fn as_released_repeats_stay_and_nothing_is_asked_of_nothing() {
+        let logits = [[0.0, 1.0], [3.0, 0.0], [0.0, 5.0]];
+        let labels = [1, 0, 1];
+        let found = select(&logits, &labels, 2, Variant::AsReleased).unwrap();
+        assert_eq!(found.len(), 16);
+        assert!(select(&[], &[], 2, Variant::Correct).is_err());
+        assert!(select(&logits, &labels, 0, Variant::Correct).is_err());
+    }
+}
