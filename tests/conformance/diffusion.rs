@@ -405,7 +405,10 @@ fn what_the_descriptions_state_is_checked() {
     let report = diffusion(&folder);
     assert_eq!(
         failed(&report),
-        ["image_size", "x01_cone1.sample_abs_max_every_10"]
+        [
+            "image_size",
+            "x01_cone1.sample_abs_max_every_10 [10 values, worst 4]"
+        ]
     );
     let folder = copy(
         &reference,
