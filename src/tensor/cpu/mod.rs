@@ -17,6 +17,7 @@ mod layout;
 mod norm;
 pub(super) mod pool;
 mod probe;
+pub mod relu_rows;
 mod resize;
 pub(super) mod simd;
 mod softmax;
