@@ -112,7 +112,8 @@ impl<'a> Expectation<'a> {
                         (0..n).for_each(|i| self.given.draw(point, &mut draws, rows.row_mut(i)));
                     }
                 }
-                self.model.predict_into(&rows.values[..n * d], &mut out[..n]);
+                self.model
+                    .predict_into(&rows.values[..n * d], &mut out[..n]);
                 let groups = sums.len();
                 for (i, value) in out[..n].iter().enumerate() {
                     sums[(first + i) % groups] += value;
@@ -129,7 +130,9 @@ fn spreads(model: &Mlp, given: &NormalGiven) -> Vec<Vec<f64>> {
     (0..given.parts())
         .map(|part| {
             let units = layer.into.chunks_exact(layer.columns);
-            units.map(|u| given.variance_along(part, u).sqrt()).collect()
+            units
+                .map(|u| given.variance_along(part, u).sqrt())
+                .collect()
         })
         .collect()
 }

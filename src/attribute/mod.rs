@@ -21,7 +21,9 @@ pub use rows::{Rows, mean_and_std};
 use serde::{Deserialize, Serialize};
 
 /// What the paper means, or what its released code does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
     #[default]

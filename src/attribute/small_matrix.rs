@@ -211,7 +211,11 @@ mod tests {
         let s = [2.0, 0.5, 0.5, 1.0];
         let inverse = pseudo_inverse(&s, 2);
         let product: Vec<f64> = (0..4)
-            .map(|k| (0..2).map(|m| s[k / 2 * 2 + m] * inverse[m * 2 + k % 2]).sum())
+            .map(|k| {
+                (0..2)
+                    .map(|m| s[k / 2 * 2 + m] * inverse[m * 2 + k % 2])
+                    .sum()
+            })
             .collect();
         for (got, expected) in product.iter().zip([1.0, 0.0, 0.0, 1.0]) {
             assert!((got - expected).abs() < 1e-13, "{product:?}");

@@ -88,8 +88,7 @@ pub fn kernel_regression(
         .map(|s| kernel_weight(d, s.count_ones() as usize, ends))
         .collect();
     let right: Vec<f64> = subsets.iter().map(|&s| values[s as usize]).collect();
-    let mut found =
-        super::small_matrix::weighted_least_squares(&design, columns, &right, &weights);
+    let mut found = super::small_matrix::weighted_least_squares(&design, columns, &right, &weights);
     let first = intercept.then(|| found.remove(0));
     (first, found)
 }
@@ -100,8 +99,12 @@ mod tests {
 
     #[test]
     fn subsets_come_by_size_and_then_by_their_members() {
-        let members: Vec<Vec<usize>> = ordered(3).iter().map(|&s| members(s, 3).collect()).collect();
-        let expected: [&[usize]; 8] = [&[], &[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
+        let members: Vec<Vec<usize>> = ordered(3)
+            .iter()
+            .map(|&s| members(s, 3).collect())
+            .collect();
+        let expected: [&[usize]; 8] =
+            [&[], &[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
         assert_eq!(members, expected);
     }
 

@@ -1,5 +1,6 @@
 //! Why an area could not be run at all (a case that misses its tolerance is no error: it is in the report).
 
+use crate::attribute::AttributionError;
 use crate::conformance::AREAS;
 use crate::diffusion::DiffusionError;
 use crate::metrics::MetricError;
@@ -46,6 +47,8 @@ pub enum ConformanceError {
         what: String,
         source: DiffusionError,
     },
+    #[error(transparent)]
+    Attribution(#[from] AttributionError),
     #[error(transparent)]
     Tables(Box<TablesError>),
     #[error("{what}: {source}")]

@@ -147,3 +147,14 @@ fn the_set_inside_the_program_passes() {
         passes(area, Source::Builtin);
     }
 }
+
+/// The reference folder holds the same cases and the wine table, which may not be copied; one run of them is enough.
+#[test]
+fn the_golden_cases_of_attribution_pass() {
+    if reference("attribution").is_some() {
+        println!("attribution: `the_reference_folders_pass` runs these cases");
+        return;
+    }
+    let report = passes("attribution", Source::Folder(golden("attribution")));
+    assert!(report.cases.len() > 800);
+}

@@ -132,7 +132,11 @@ mod tests {
         let made = recipe.make();
         let (mean, std) = crate::attribute::mean_and_std(&made.train.y, 0);
         assert!(mean.abs() < 1e-12 && (std - 1.0).abs() < 1e-12);
-        let fewer = Recipe { train: 10, ..recipe }.make();
+        let fewer = Recipe {
+            train: 10,
+            ..recipe
+        }
+        .make();
         assert_eq!(made.train.x.head(10), fewer.train.x);
         assert_ne!(made.train.x.row(0), made.test.x.row(0));
     }

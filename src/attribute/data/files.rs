@@ -54,9 +54,8 @@ struct Part {
 
 /// Writes the folder.
 pub fn write(dataset: &Dataset, folder: &Path) -> Result<()> {
-    let fail = |path: &Path, e: std::io::Error| {
-        AttributionError::file(path, format!("cannot write: {e}"))
-    };
+    let fail =
+        |path: &Path, e: std::io::Error| AttributionError::file(path, format!("cannot write: {e}"));
     std::fs::create_dir_all(folder).map_err(|e| fail(folder, e))?;
     let square = |c: &Component| c.covariance.chunks(c.mean.len()).map(Vec::from).collect();
     let features = match &dataset.features {

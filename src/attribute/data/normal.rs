@@ -249,7 +249,11 @@ impl NormalGiven {
         let n = part.free.len();
         let free: Vec<f64> = part.free.iter().map(|&i| a[i]).collect();
         let moved = times(&part.covariance, n, &free);
-        free.iter().zip(&moved).map(|(x, y)| x * y).sum::<f64>().max(0.0)
+        free.iter()
+            .zip(&moved)
+            .map(|(x, y)| x * y)
+            .sum::<f64>()
+            .max(0.0)
     }
 
     /// Conditional mean; known features are those of x.
@@ -337,7 +341,10 @@ mod tests {
     #[test]
     fn a_matrix_that_is_no_covariance_is_refused_with_its_place() {
         let error = Normal::equicorrelated(3, -0.9).unwrap_err().to_string();
-        assert!(error.contains("first 3 rows") && error.contains("--rho"), "{error}");
+        assert!(
+            error.contains("first 3 rows") && error.contains("--rho"),
+            "{error}"
+        );
         let lopsided = Normal::gaussian(vec![0.0; 2], vec![1.0, 0.2, 0.3, 1.0]);
         assert!(lopsided.unwrap_err().to_string().contains("mirrored"));
         let short = Normal::gaussian(vec![0.0; 3], vec![1.0; 4]).unwrap_err();

@@ -85,7 +85,9 @@ impl Table {
             let found = format!("{} rows of {d} columns", rows.len());
             return Err(AttributionError::file(
                 path,
-                format!("expected at least two features, a label, and more rows than columns, found {found}"),
+                format!(
+                    "expected at least two features, a label, and more rows than columns, found {found}"
+                ),
             ));
         }
         let y = rows.column(at);
@@ -271,7 +273,10 @@ mod tests {
         let path = folder.path().join("t.csv");
         std::fs::write(&path, "a,b,c\n1,2,3\n4,jan,6\n").unwrap();
         let error = Table::read(&path, None).unwrap_err().to_string();
-        assert!(error.contains("line 3, b") && error.contains("jan"), "{error}");
+        assert!(
+            error.contains("line 3, b") && error.contains("jan"),
+            "{error}"
+        );
         std::fs::write(&path, "a,b,c\n1,2,3\n4,2,6\n5,2,7\n6,2,1\n7,2,9\n").unwrap();
         let table = Table::read(&path, None).unwrap();
         let error = table.twin(None, None, 0).unwrap_err().to_string();

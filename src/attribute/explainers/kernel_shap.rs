@@ -44,13 +44,20 @@ impl KernelShap {
         Ok(each(points, |i, x| {
             let (subsets, weights) = match every {
                 true => enumerated(d),
-                false => sampled(d, budget, &mut Draws::new(seed, streams::KERNEL_SHAP, i as u64)),
+                false => sampled(
+                    d,
+                    budget,
+                    &mut Draws::new(seed, streams::KERNEL_SHAP, i as u64),
+                ),
             };
             let (values, ends) = match every {
                 true => {
                     let means = coalition_means(model, x, &background);
                     let of = |s: &Subset| means[*s as usize];
-                    (subsets.iter().map(of).collect(), [means[0], means[means.len() - 1]])
+                    (
+                        subsets.iter().map(of).collect(),
+                        [means[0], means[means.len() - 1]],
+                    )
                 }
                 false => {
                     let ends = [0, all(d)];

@@ -137,9 +137,7 @@ impl L2x {
             Ok((weights, layer.bias.to_vec1::<f32>()?))
         };
         let [a, b, c] = [host(&layers[0])?, host(&layers[1])?, host(&layers[2])?];
-        Ok(Chooser {
-            layers: [a, b, c],
-        })
+        Ok(Chooser { layers: [a, b, c] })
     }
 
     /// The largest of k relaxed choices for each feature.
@@ -287,7 +285,9 @@ pub fn top(logits: &[f32], k: usize) -> Vec<f64> {
 pub fn shares(chosen: &[Vec<Vec<f64>>], d: usize) -> Rows {
     let points = chosen.first().map_or(0, Vec::len);
     let rows = (0..points).map(|i| {
-        let sums: Vec<f64> = (0..d).map(|j| chosen.iter().map(|c| c[i][j]).sum()).collect();
+        let sums: Vec<f64> = (0..d)
+            .map(|j| chosen.iter().map(|c| c[i][j]).sum())
+            .collect();
         let total: f64 = sums.iter().sum();
         sums.iter().map(|s| s / total).collect()
     });

@@ -67,7 +67,11 @@ impl Bins {
             frequency: Vec::new(),
         };
         for bin in 0..bins.mins.len() {
-            let own: Vec<f64> = values.iter().copied().filter(|v| bins.bin(*v) == bin).collect();
+            let own: Vec<f64> = values
+                .iter()
+                .copied()
+                .filter(|v| bins.bin(*v) == bin)
+                .collect();
             let (mean, std) = match own.is_empty() {
                 true => (0.0, 0.0),
                 false => mean_and_std(&own, 0),
@@ -129,7 +133,9 @@ impl Lime {
     }
 
     pub fn explain(&self, model: &Model, train: &Rows, points: &Rows, seed: u64) -> Rows {
-        let bins: Vec<Bins> = (0..train.columns).map(|j| Bins::of(&train.column(j))).collect();
+        let bins: Vec<Bins> = (0..train.columns)
+            .map(|j| Bins::of(&train.column(j)))
+            .collect();
         each(points, |i, x| {
             let mut draws = Draws::new(seed, streams::LIME, i as u64);
             let (binary, rows) = self.perturb(&bins, x, &mut draws);
@@ -147,7 +153,13 @@ impl Lime {
             .iter()
             .map(|b| {
                 let mut sum = 0.0;
-                b.frequency.iter().map(|f| { sum += f; sum }).collect()
+                b.frequency
+                    .iter()
+                    .map(|f| {
+                        sum += f;
+                        sum
+                    })
+                    .collect()
             })
             .collect();
         let mut binary = Rows::zeros(self.samples, d);
@@ -187,13 +199,22 @@ impl Lime {
         let d = binary.columns;
         // Rows with the same zeros and ones have the same distance: at most 2^d different weights.
         let (_, weights) = self.kernel(binary);
-        let (intercept, coefficients) =
-            ridge(&binary.values, d, response, &weights, self.penalty);
+        let (intercept, coefficients) = ridge(&binary.values, d, response, &weights, self.penalty);
         let value = |row: &[f64]| {
-            intercept + row.iter().zip(&coefficients).map(|(x, c)| x * c).sum::<f64>()
+            intercept
+                + row
+                    .iter()
+                    .zip(&coefficients)
+                    .map(|(x, c)| x * c)
+                    .sum::<f64>()
         };
         let total: f64 = weights.iter().sum();
-        let mean = weights.iter().zip(response).map(|(w, y)| w * y).sum::<f64>() / total;
+        let mean = weights
+            .iter()
+            .zip(response)
+            .map(|(w, y)| w * y)
+            .sum::<f64>()
+            / total;
         let (mut missed, mut spread) = (0.0, 0.0);
         for ((row, y), w) in binary.iter().zip(response).zip(&weights) {
             missed += w * (y - value(row)).powi(2);
@@ -219,7 +240,9 @@ mod tests {
         let mut draws = Draws::new(4, streams::LIME, 0);
         for bin in 0..4 {
             let drawn: Vec<f64> = (0..2000).map(|_| bins.draw(bin, &mut draws)).collect();
-            let inside = drawn.iter().all(|v| *v >= bins.mins[bin] && *v <= bins.maxs[bin]);
+            let inside = drawn
+                .iter()
+                .all(|v| *v >= bins.mins[bin] && *v <= bins.maxs[bin]);
             assert!(inside, "{bin}");
         }
         let tail = Bins {

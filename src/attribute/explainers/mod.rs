@@ -84,7 +84,11 @@ impl Method {
             Self::Random => Ok(random(points, seed)),
             Self::Shap => Shap::default().explain(model, train, points, seed),
             Self::KernelShap => KernelShap::default().explain(model, train, points, seed),
-            Self::BfShap => BfShap { variant, ..BfShap::default() }.explain(model, train, points),
+            Self::BfShap => BfShap {
+                variant,
+                ..BfShap::default()
+            }
+            .explain(model, train, points),
             Self::Shapr => Shapr::of(variant).explain(model, train, points, seed),
             Self::Lime => Ok(Lime::default().explain(model, train, points, seed)),
             Self::Maple => {

@@ -129,7 +129,13 @@ impl Walk<'_> {
             }
             return;
         }
-        let child = |left: bool| if left { tree.left[node] } else { tree.right[node] };
+        let child = |left: bool| {
+            if left {
+                tree.left[node]
+            } else {
+                tree.right[node]
+            }
+        };
         let feature = tree.feature[node];
         let ways = [tree.goes_left(node, self.x), tree.goes_left(node, self.row)];
         match self.taken[feature] {

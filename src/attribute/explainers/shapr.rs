@@ -131,14 +131,19 @@ impl Shapr {
         });
         let n = train.len() as f64;
         let total = |w: &Option<Vec<f64>>| w.as_ref().map_or(n, |w| w.iter().sum());
-        sums.iter().zip(&weights).map(|(s, w)| s / total(w)).collect()
+        sums.iter()
+            .zip(&weights)
+            .map(|(s, w)| s / total(w))
+            .collect()
     }
 
     fn gaussian(&self, model: &Model, train: &Rows, points: &Rows, seed: u64) -> Result<Rows> {
         let normal = Normal::gaussian(train.means(), train.covariance(1)).map_err(|e| {
             AttributionError::Unsupported {
                 what: "shapr --approach gaussian".into(),
-                reason: format!("the training rows have no normal distribution ({e}); use empirical"),
+                reason: format!(
+                    "the training rows have no normal distribution ({e}); use empirical"
+                ),
             }
         })?;
         let features = Features::Normal(normal);
@@ -162,7 +167,9 @@ impl Shapr {
     }
 
     fn copula(&self, model: &Model, train: &Rows, points: &Rows, seed: u64) -> Result<Rows> {
-        let margins: Vec<Margin> = (0..train.columns).map(|j| Margin::of(train.column(j))).collect();
+        let margins: Vec<Margin> = (0..train.columns)
+            .map(|j| Margin::of(train.column(j)))
+            .collect();
         let d = train.columns;
         let scores = Rows::from_rows(train.iter().map(|row| to_scores(&margins, row)), d);
         let mut correlation = scores.covariance(1);
@@ -210,7 +217,10 @@ struct Plan {
 impl Plan {
     fn weights(&self, train: &Rows, x: &[f64]) -> Option<Vec<f64>> {
         let width = self.width?;
-        let distances: Vec<f64> = train.iter().map(|row| self.metric.squared(row, x)).collect();
+        let distances: Vec<f64> = train
+            .iter()
+            .map(|row| self.metric.squared(row, x))
+            .collect();
         // Shifted by the nearest row, so that far points do not underflow to 0/0; the shift cancels in the mean.
         let least = distances.iter().fold(f64::INFINITY, |m, &d| m.min(d));
         let weight = |d: &f64| (-(d - least) / (2.0 * width * width)).exp();
@@ -225,7 +235,10 @@ impl Plan {
                 sum >= enough
             });
             let last = last.copied().unwrap_or(0.0);
-            weights.iter_mut().filter(|w| **w < last).for_each(|w| *w = 0.0);
+            weights
+                .iter_mut()
+                .filter(|w| **w < last)
+                .for_each(|w| *w = 0.0);
         }
         Some(weights)
     }
@@ -339,7 +352,11 @@ fn quantile(share: f64) -> f64 {
             low = x;
         }
         let step = x - off / normal_curve::density(x);
-        x = if step > low && step < high { step } else { (low + high) / 2.0 };
+        x = if step > low && step < high {
+            step
+        } else {
+            (low + high) / 2.0
+        };
         if off.abs() < 1e-15 {
             break;
         }

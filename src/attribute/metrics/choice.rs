@@ -69,8 +69,16 @@ pub fn conditional_advice(conditional: Conditional) -> &'static str {
 pub fn guide(why: bool) -> String {
     let mut text = String::new();
     for advice in &ADVICE {
-        let better = if advice.metric.lower_is_better() { "lower is better" } else { "higher is better" };
-        text.push_str(&format!("{} ({better}): {}\n", advice.metric.name(), advice.measures));
+        let better = if advice.metric.lower_is_better() {
+            "lower is better"
+        } else {
+            "higher is better"
+        };
+        text.push_str(&format!(
+            "{} ({better}): {}\n",
+            advice.metric.name(),
+            advice.measures
+        ));
         if why {
             text.push_str(&format!("  take it when: {}\n", advice.take_it));
             text.push_str(&format!("  beware:       {}\n", advice.beware));
@@ -78,9 +86,15 @@ pub fn guide(why: bool) -> String {
         }
     }
     if why {
-        text.push_str("\nroar-faithfulness, roar-monotonicity: the same ideas with retrained models.\n");
+        text.push_str(
+            "\nroar-faithfulness, roar-monotonicity: the same ideas with retrained models.\n",
+        );
         for conditional in [Conditional::Observational, Conditional::Interventional] {
-            text.push_str(&format!("--conditional {}: {}\n", conditional.name(), conditional_advice(conditional)));
+            text.push_str(&format!(
+                "--conditional {}: {}\n",
+                conditional.name(),
+                conditional_advice(conditional)
+            ));
         }
     }
     text

@@ -121,13 +121,13 @@ impl Games {
         self.predictions.iter().sum::<f64>() / self.predictions.len().max(1) as f64
     }
 
-    /// v(S) of a point, optionally without one group of draws. The full subset is the prediction. NaN if it was not asked for.
+    /// v(S) of a point, optionally without one group of draws. The full subset is the prediction, unless given otherwise. NaN if it was not asked for.
     pub fn value(&self, point: usize, subset: Subset, without: Option<usize>) -> f64 {
-        if subset == self.full {
-            return self.predictions[point];
-        }
         let Some(groups) = self.values.get(&(point, subset)) else {
-            return f64::NAN;
+            return match subset == self.full {
+                true => self.predictions[point],
+                false => f64::NAN,
+            };
         };
         match (without, groups.len()) {
             (Some(left_out), 2..) => {

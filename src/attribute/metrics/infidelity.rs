@@ -62,7 +62,10 @@ pub fn infidelity_of(changes: &[f64], along: &[f64], variant: Variant) -> f64 {
         return moments.infidelity(variant);
     }
     let scale = moments.both / moments.along;
-    let squares = changes.iter().zip(along).map(|(c, a)| (c - scale * a).powi(2));
+    let squares = changes
+        .iter()
+        .zip(along)
+        .map(|(c, a)| (c - scale * a).powi(2));
     squares.sum::<f64>() / changes.len() as f64
 }
 

@@ -17,9 +17,7 @@ pub use faithfulness::{
 };
 pub use games::{Games, Plan, Requests};
 pub use gt_shapley::{GroundTruth, distances, ground_truth};
-pub use infidelity::{
-    Moments, Replacements, infidelity_of, perturbation, released_perturbation,
-};
+pub use infidelity::{Moments, Replacements, infidelity_of, perturbation, released_perturbation};
 pub use monotonicity::{
     Order, Steps, monotonicity, monotonicity_of_walk, monotonicity_with_aliased_baseline,
     monotonicity_with_baseline, walk,
@@ -30,7 +28,9 @@ pub use score::{Metric, Scoring, Settings};
 use serde::{Deserialize, Serialize};
 
 /// What is assumed of unknown features.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conditional {
     /// They are distributed as they are where the known features have these values: true to the data.

@@ -82,7 +82,10 @@ impl Retraining<'_> {
         salt: u64,
         known: impl Fn(&[f64]) -> Subset + Sync,
     ) -> [Split; 2] {
-        let parts = [(self.train, self.train_weights, 0u64), (self.test, self.test_weights, 1)];
+        let parts = [
+            (self.train, self.train_weights, 0u64),
+            (self.test, self.test_weights, 1),
+        ];
         parts.map(|(split, weights, part)| {
             let row = |(i, x): (usize, &[f64])| {
                 let number = (salt << 40) | (part << 36) | i as u64;
@@ -151,7 +154,11 @@ impl Retraining<'_> {
                 let known = |w: &[f64]| all(d) ^ (1 << ascending(w)[d - 1 - rank]);
                 let [train, test] = self.removed(removal, 100 + rank as u64, known);
                 let after = self.retrained(&train).predict(&test.x);
-                after.iter().zip(&before).map(|(a, b)| (a - b).abs()).collect()
+                after
+                    .iter()
+                    .zip(&before)
+                    .map(|(a, b)| (a - b).abs())
+                    .collect()
             })
             .collect();
         let of_row = |i: usize| {
@@ -179,7 +186,12 @@ impl Retraining<'_> {
     }
 
     /// Monotonicity of the predictions of d + 1 models, each trained with the first features of the order known.
-    pub fn monotonicity(&self, removal: Removal<'_>, nothing: Removal<'_>, most_first: bool) -> f64 {
+    pub fn monotonicity(
+        &self,
+        removal: Removal<'_>,
+        nothing: Removal<'_>,
+        most_first: bool,
+    ) -> f64 {
         let d = self.train.x.columns;
         let predictions: Vec<Vec<f64>> = (0..=d)
             .into_par_iter()
@@ -214,5 +226,7 @@ impl Retraining<'_> {
 
 fn area_below(shares: &[f64], losses: &[f64]) -> f64 {
     let pairs = shares.windows(2).zip(losses.windows(2));
-    pairs.map(|(s, l)| (s[1] - s[0]) * (l[0] + l[1]) / 2.0).sum()
+    pairs
+        .map(|(s, l)| (s[1] - s[0]) * (l[0] + l[1]) / 2.0)
+        .sum()
 }

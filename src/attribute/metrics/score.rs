@@ -62,7 +62,10 @@ impl Metric {
 
     /// Needs weights of the training rows, and trains models.
     pub fn retrains(self) -> bool {
-        matches!(self, Self::Roar | Self::RoarFaithfulness | Self::RoarMonotonicity)
+        matches!(
+            self,
+            Self::Roar | Self::RoarFaithfulness | Self::RoarMonotonicity
+        )
     }
 
     pub fn lower_is_better(self) -> bool {
@@ -173,7 +176,11 @@ impl Scoring<'_> {
     }
 
     /// Doubles draws until the error is small enough.
-    fn estimate(&self, requests: &Requests, value: impl Fn(&Games, Option<usize>) -> f64) -> Estimate {
+    fn estimate(
+        &self,
+        requests: &Requests,
+        value: impl Fn(&Games, Option<usize>) -> f64,
+    ) -> Estimate {
         let released = self.settings.variant == Variant::AsReleased;
         let plan = Plan {
             model: self.model,
@@ -361,7 +368,11 @@ impl Scoring<'_> {
     ) -> Result<Estimate> {
         let data = self.data;
         self.check(test_weights, data.test.x.len(), "weights of the test rows")?;
-        self.check(train_weights, data.train.x.len(), "weights of the training rows")?;
+        self.check(
+            train_weights,
+            data.train.x.len(),
+            "weights of the training rows",
+        )?;
         let retraining = Retraining {
             kind,
             task: data.labels.task,

@@ -8,7 +8,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
 use super::tree::NO_CHILD;
-use super::{Dense, Link, Linear, Mlp, Model, Tree};
+use super::{Dense, Linear, Link, Mlp, Model, Tree};
 use crate::attribute::error::{AttributionError, Result};
 use crate::tensor::{TypedArray, TypedArrays, Values};
 
@@ -106,7 +106,9 @@ fn tree(arrays: &TypedArrays, prefix: &str) -> Result<Tree> {
     if let Some(node) = wrong {
         let expected = "lists of one length, and children that come after their node";
         let found = format!("another thing at node {node}");
-        return Err(arrays.unexpected(&name("children_left"), expected, found).into());
+        return Err(arrays
+            .unexpected(&name("children_left"), expected, found)
+            .into());
     }
     let most = feature.iter().filter(|&&f| f != NO_CHILD).max();
     let stored = match arrays.contains(&name("dimension")) {

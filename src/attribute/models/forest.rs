@@ -75,6 +75,7 @@ impl Forest {
             tree.predict_into(rows, &mut one);
             out.iter_mut().zip(&one).for_each(|(o, v)| *o += v);
         }
-        out.iter_mut().for_each(|o| *o = self.base + self.scale * *o);
+        out.iter_mut()
+            .for_each(|o| *o = self.base + self.scale * *o);
     }
 }

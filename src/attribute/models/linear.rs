@@ -69,7 +69,9 @@ impl Linear {
             solve_cholesky(&lower, k, &mut gradient);
             let step = gradient.iter().fold(0.0f64, |m, v| m.max(v.abs()));
             let scale = if step > 5.0 { 5.0 / step } else { 1.0 };
-            w.iter_mut().zip(&gradient).for_each(|(w, g)| *w -= scale * g);
+            w.iter_mut()
+                .zip(&gradient)
+                .for_each(|(w, g)| *w -= scale * g);
             if step < 1e-10 {
                 break;
             }

@@ -3,8 +3,8 @@
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
-use super::mlp::{Dense, Mlp, apply};
 use super::Link;
+use super::mlp::{Dense, Mlp, apply};
 use crate::attribute::rows::Rows;
 use crate::attribute::streams;
 use crate::stats::random::Draws;
@@ -89,8 +89,8 @@ impl MlpSettings {
                 let (batch_loss, gradients) = self.gradients(&layers, values, &labels, link);
                 loss += batch_loss * rows.len() as f64;
                 steps += 1;
-                let rate = self.rate * (1.0 - BETA[1].powi(steps)).sqrt()
-                    / (1.0 - BETA[0].powi(steps));
+                let rate =
+                    self.rate * (1.0 - BETA[1].powi(steps)).sqrt() / (1.0 - BETA[0].powi(steps));
                 for ((layer, moments), (w, b)) in
                     layers.iter_mut().zip(&mut moments).zip(&gradients)
                 {
@@ -99,7 +99,11 @@ impl MlpSettings {
                 }
             }
             loss /= n as f64;
-            without = if loss > best - self.tolerance { without + 1 } else { 0 };
+            without = if loss > best - self.tolerance {
+                without + 1
+            } else {
+                0
+            };
             best = best.min(loss);
             if without > self.patience {
                 break;
@@ -117,7 +121,9 @@ impl MlpSettings {
             .map(|outputs| {
                 let bound = (6.0 / (inputs + outputs) as f64).sqrt();
                 let mut uniform = |n: usize| -> Vec<f64> {
-                    (0..n).map(|_| bound * (2.0 * draws.uniform() - 1.0)).collect()
+                    (0..n)
+                        .map(|_| bound * (2.0 * draws.uniform() - 1.0))
+                        .collect()
                 };
                 let layer = Dense {
                     inputs,
@@ -222,7 +228,10 @@ mod tests {
         };
         let mut layers = settings.first_weights(2, 5);
         let x = vec![0.3, -0.2, 1.0, 0.7, -0.4, 0.9];
-        for (link, y) in [(Link::Identity, [0.5, -1.0, 0.2]), (Link::Logistic, [1.0, 0.0, 1.0])] {
+        for (link, y) in [
+            (Link::Identity, [0.5, -1.0, 0.2]),
+            (Link::Logistic, [1.0, 0.0, 1.0]),
+        ] {
             let (_, gradients) = settings.gradients(&layers, x.clone(), &y, link);
             for layer in 0..3 {
                 for at in [0, 1] {
@@ -235,7 +244,10 @@ mod tests {
                     };
                     let slope = (loss(step) - loss(-step)) / (2.0 * step);
                     let found = gradients[layer].0[at];
-                    assert!((slope - found).abs() < 1e-8, "{layer} {at}: {slope} {found}");
+                    assert!(
+                        (slope - found).abs() < 1e-8,
+                        "{layer} {at}: {slope} {found}"
+                    );
                 }
             }
         }

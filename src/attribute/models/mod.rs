@@ -11,7 +11,7 @@ mod onnx;
 mod tree;
 mod tree_growth;
 
-pub use files::{read, write};
+pub use files::{from_arrays, read, write};
 pub use forest::{Forest, ForestSettings};
 pub use linear::Linear;
 pub use mlp::{Dense, Mlp};
@@ -82,9 +82,11 @@ impl Kind {
                 &TreeSettings::default(),
                 seed,
             )),
-            Self::Mlp => {
-                Model::Mlp(MlpSettings::default().train(&split.x, &split.y, link, seed).0)
-            }
+            Self::Mlp => Model::Mlp(
+                MlpSettings::default()
+                    .train(&split.x, &split.y, link, seed)
+                    .0,
+            ),
         }
     }
 }
@@ -131,6 +133,18 @@ impl Model {
             Self::Mlp(_) => "mlp",
             Self::Forest(_) => "forest",
         }
+    }
+
+    /// The model for rows of `d` features: a tree need not use the last of them.
+    pub fn for_data(mut self, d: usize) -> Result<Self> {
+        let widen = |tree: &mut Tree| tree.dimension = tree.dimension.max(d);
+        match &mut self {
+            Self::Tree(tree) => widen(tree),
+            Self::Forest(forest) => forest.trees.iter_mut().for_each(widen),
+            _ => {}
+        }
+        self.check_dimension(d)?;
+        Ok(self)
     }
 
     /// Refuses data of another number of features.

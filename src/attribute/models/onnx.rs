@@ -13,7 +13,14 @@ use graph::{Graph, Node};
 
 /// Operations that only change how values are stored.
 const NOTHING_DONE: [&str; 8] = [
-    "Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "Contiguous",
+    "Cast",
+    "Identity",
+    "Reshape",
+    "Flatten",
+    "Squeeze",
+    "Unsqueeze",
+    "Dropout",
+    "Contiguous",
 ];
 
 /// Reads a model; `path` is for messages.
@@ -80,7 +87,9 @@ impl Chain {
     /// None if the operation is not one of these.
     fn add(&mut self, graph: &Graph, node: &Node, input: &str) -> Option<()> {
         if self.link == Link::Logistic {
-            return NOTHING_DONE.contains(&node.operation.as_str()).then_some(());
+            return NOTHING_DONE
+                .contains(&node.operation.as_str())
+                .then_some(());
         }
         let first = node.inputs.first().is_some_and(|i| i == input);
         let other = node.inputs.iter().find(|i| *i != input);
@@ -255,11 +264,26 @@ fn trees(node: &Node) -> Option<Forest> {
     let (target_tree, target_node) = (index("target_treeids")?, index("target_nodeids")?);
     let weights = node.floats("target_weights")?;
     let n = tree_of.len();
-    let lists = [id.len(), yes.len(), no.len(), feature.len(), modes.len(), threshold.len()];
-    if lists != [n; 6] || node.int("n_targets").unwrap_or(1) != 1 || target_tree.len() != weights.len() || target_node.len() != weights.len() {
+    let lists = [
+        id.len(),
+        yes.len(),
+        no.len(),
+        feature.len(),
+        modes.len(),
+        threshold.len(),
+    ];
+    if lists != [n; 6]
+        || node.int("n_targets").unwrap_or(1) != 1
+        || target_tree.len() != weights.len()
+        || target_node.len() != weights.len()
+    {
         return None;
     }
-    let dimension = feature.iter().zip(modes).filter(|(_, m)| *m != "LEAF").map(|(f, _)| f + 1);
+    let dimension = feature
+        .iter()
+        .zip(modes)
+        .filter(|(_, m)| *m != "LEAF")
+        .map(|(f, _)| f + 1);
     let dimension = dimension.max().unwrap_or(1);
     let count = tree_of.iter().max()? + 1;
     let mut forest = Vec::with_capacity(count);

@@ -139,8 +139,10 @@ pub(super) fn grow_sorted(
         };
         tree.left.push(NO_CHILD);
         tree.right.push(NO_CHILD);
-        tree.feature.push(split.as_ref().map_or(NO_CHILD, |s| s.feature));
-        tree.threshold.push(split.as_ref().map_or(-2.0, |s| s.threshold));
+        tree.feature
+            .push(split.as_ref().map_or(NO_CHILD, |s| s.feature));
+        tree.threshold
+            .push(split.as_ref().map_or(-2.0, |s| s.threshold));
         tree.value.push(value);
         tree.impurity.push(impurity);
         if let Some(split) = split {

@@ -1,5 +1,6 @@
 //! `foil study`: a paper's whole protocol from one configuration.
 
+mod attribution;
 mod quantitative;
 
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ enum What {
     Diffusion(DiffusionArgs),
     /// Quantitative evaluations: GB, GL and GEN, scored by EN, TCV, IM1, IM2, FID, oracle and label variation
     Quantitative(quantitative::QuantitativeArgs),
+    /// Feature attribution: explainers × metrics × correlations × models on synthetic data
+    Attribution(attribution::AttributionArgs),
 }
 
 #[derive(Args)]
@@ -64,6 +67,7 @@ pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
     let args = match &args.what {
         What::Diffusion(args) => args,
         What::Quantitative(args) => return quantitative::run(args),
+        What::Attribution(args) => return attribution::run(args),
     };
     if let Some(name) = &args.print_config {
         let all = || SHIPPED.iter().chain(&CARDS);

@@ -117,10 +117,12 @@ fn text(bytes: &[u8]) -> Option<String> {
 }
 
 fn name_of(bytes: &[u8]) -> Option<String> {
-    fields(bytes)?.iter().find_map(|(number, content)| match content {
-        Content::Bytes(b) if *number == 1 => text(b),
-        _ => None,
-    })
+    fields(bytes)?
+        .iter()
+        .find_map(|(number, content)| match content {
+            Content::Bytes(b) if *number == 1 => text(b),
+            _ => None,
+        })
 }
 
 fn node(bytes: &[u8]) -> Option<Node> {
