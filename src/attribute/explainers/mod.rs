@@ -1,5 +1,7 @@
 //! The explainers of the benchmark ([xai-bench] section 5.1): a model, its training rows and points give a weight for each feature.
 
+#[cfg(test)]
+mod axioms;
 mod bf_shap;
 mod breakdown;
 mod kernel_shap;

@@ -346,6 +346,9 @@ fn quantile(share: f64) -> f64 {
     let mut x = 0.0;
     for _ in 0..80 {
         let off = normal_curve::cumulative(x) - share;
+        if off.abs() < 1e-15 {
+            break;
+        }
         if off > 0.0 {
             high = x;
         } else {
@@ -357,9 +360,6 @@ fn quantile(share: f64) -> f64 {
         } else {
             (low + high) / 2.0
         };
-        if off.abs() < 1e-15 {
-            break;
-        }
     }
     x
 }
