@@ -30,6 +30,9 @@ impl Requests {
     }
 }
 
+/// Point and subset, with the mean of each group of draws, or one exact value.
+type Entry = ((usize, Subset), Vec<f64>);
+
 /// How values are found.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
@@ -58,7 +61,7 @@ impl Games {
         let full = all(points.columns);
         let needed: Vec<(&Subset, &Vec<usize>)> =
             requests.0.iter().filter(|(s, _)| **s != full).collect();
-        let found: Vec<Vec<((usize, Subset), Vec<f64>)>> = needed
+        let found: Vec<Vec<Entry>> = needed
             .par_iter()
             .map(|(subset, numbers)| {
                 let independent = plan.conditional == Conditional::Interventional;

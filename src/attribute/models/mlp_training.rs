@@ -43,6 +43,9 @@ impl Default for MlpSettings {
 const BETA: [f64; 2] = [0.9, 0.999];
 const EPSILON: f64 = 1e-8;
 
+/// By the weights and by the bias of a layer.
+type LayerGradient = (Vec<f64>, Vec<f64>);
+
 /// First and second moments of a list of parameters.
 struct Moments {
     first: Vec<f64>,
@@ -143,7 +146,7 @@ impl MlpSettings {
         rows: Vec<f64>,
         labels: &[f64],
         link: Link,
-    ) -> (f64, Vec<(Vec<f64>, Vec<f64>)>) {
+    ) -> (f64, Vec<LayerGradient>) {
         let n = labels.len();
         let mut values = vec![rows];
         for (at, layer) in layers.iter().enumerate() {

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 
 use super::protobuf::{Content, fields, varint};
 
+/// Shape and values.
+type Tensor = (Vec<usize>, Vec<f64>);
+
 pub struct Graph {
     pub nodes: Vec<Node>,
     pub input: String,
     pub output: String,
-    constants: HashMap<String, (Vec<usize>, Vec<f64>)>,
+    constants: HashMap<String, Tensor>,
 }
 
 #[derive(Default)]
@@ -24,7 +27,7 @@ struct Attribute {
     float: Option<f64>,
     int: Option<i64>,
     text: Option<String>,
-    tensor: Option<(Vec<usize>, Vec<f64>)>,
+    tensor: Option<Tensor>,
     floats: Vec<f64>,
     ints: Vec<i64>,
     strings: Vec<String>,
@@ -89,7 +92,7 @@ impl Graph {
                 _ => {}
             }
         }
-        let constants: Vec<(String, (Vec<usize>, Vec<f64>))> = found
+        let constants: Vec<(String, Tensor)> = found
             .nodes
             .iter()
             .filter(|n| n.operation == "Constant")
@@ -107,7 +110,7 @@ impl Graph {
     }
 
     /// Shape and values of a constant.
-    pub fn constant(&self, name: &str) -> Option<(Vec<usize>, Vec<f64>)> {
+    pub fn constant(&self, name: &str) -> Option<Tensor> {
         self.constants.get(name).cloned()
     }
 }
