@@ -48,7 +48,7 @@ pub enum ConformanceError {
         source: DiffusionError,
     },
     #[error(transparent)]
-    Attribution(#[from] AttributionError),
+    Attribution(Box<AttributionError>),
     #[error(transparent)]
     Tables(Box<TablesError>),
     #[error("{what}: {source}")]
@@ -56,6 +56,12 @@ pub enum ConformanceError {
         what: String,
         source: Box<SamplesError>,
     },
+}
+
+impl From<AttributionError> for ConformanceError {
+    fn from(error: AttributionError) -> Self {
+        Self::Attribution(Box::new(error))
+    }
 }
 
 /// Says of which file or case an error of a lower room is.
