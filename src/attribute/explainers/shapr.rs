@@ -16,6 +16,7 @@ use crate::attribute::small_matrix::pseudo_inverse;
 use crate::attribute::subsets::{Subset, kernel_regression, members, shapley};
 use crate::attribute::{Variant, normal_curve, streams};
 use crate::stats::random::Draws;
+use crate::tensor::cpu::near_rows::{Products, nearness, pair};
 
 /// How the conditional is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -91,7 +92,7 @@ impl Shapr {
         let d = train.columns;
         (0..1u64 << d)
             .map(|subset| Plan {
-                metric: Metric::new(&covariance, d, subset),
+                distance: Distance::new(&covariance, d, subset),
                 width: (subset.count_ones() > 1).then_some(self.width),
                 nearest: 1.0,
             })
@@ -104,15 +105,19 @@ impl Shapr {
         let d = train.columns;
         let some = super::shap::background(train, CRITERION_ROWS);
         let response = model.predict(&some);
+        let apart: Vec<Products> = some
+            .iter()
+            .map(|row| Products::of(&some.values, row))
+            .collect();
         (0..1u64 << d)
             .into_par_iter()
             .map(|subset| {
-                let metric = Metric::new(&covariance, d, subset);
+                let distance = Distance::new(&covariance, d, subset);
                 let known = subset.count_ones() as usize;
-                let width = (known > 0 && known < d).then(|| best_width(&metric, &some, &response));
+                let chosen = || best_width(&distance, &apart, &response);
                 Plan {
-                    metric,
-                    width,
+                    width: (known > 0 && known < d).then(chosen),
+                    distance,
                     nearest: self.nearest,
                 }
             })
@@ -121,7 +126,8 @@ impl Shapr {
 
     /// v of each subset: weighted means of the predictions with the point's features put into the training rows.
     fn weighted(&self, model: &Model, train: &Rows, x: &[f64], plans: &[Plan]) -> Vec<f64> {
-        let weights: Vec<Option<Vec<f64>>> = plans.iter().map(|p| p.weights(train, x)).collect();
+        let apart = Products::of(&train.values, x);
+        let weights: Vec<Option<Vec<f64>>> = plans.iter().map(|p| p.weights(&apart)).collect();
         let mut sums = vec![0.0; plans.len()];
         model.coalitions(x, train, |subset, first, values| {
             sums[subset as usize] += match &weights[subset as usize] {
@@ -209,22 +215,17 @@ impl Shapr {
 
 /// How rows are weighed for one subset; no width: all the same.
 struct Plan {
-    metric: Metric,
+    distance: Distance,
     width: Option<f64>,
     nearest: f64,
 }
 
 impl Plan {
-    fn weights(&self, train: &Rows, x: &[f64]) -> Option<Vec<f64>> {
+    fn weights(&self, apart: &Products) -> Option<Vec<f64>> {
         let width = self.width?;
-        let distances: Vec<f64> = train
-            .iter()
-            .map(|row| self.metric.squared(row, x))
-            .collect();
-        // Shifted by the nearest row, so that far points do not underflow to 0/0; the shift cancels in the mean.
-        let least = distances.iter().fold(f64::INFINITY, |m, &d| m.min(d));
-        let weight = |d: &f64| (-(d - least) / (2.0 * width * width)).exp();
-        let mut weights: Vec<f64> = distances.iter().map(weight).collect();
+        let mut weights = Vec::new();
+        apart.forms(&self.distance.terms, &mut weights);
+        nearness(&mut weights, 0.5 / (width * width));
         if self.nearest < 1.0 {
             let mut sorted = weights.clone();
             sorted.sort_by(|a, b| b.total_cmp(a));
@@ -244,57 +245,56 @@ impl Plan {
     }
 }
 
-/// Squared Mahalanobis distance on some features, over their number.
-struct Metric {
-    features: Vec<usize>,
-    inverse: Vec<f64>,
+/// Squared Mahalanobis distance on some features, over their number, as a sum over pairs of features.
+struct Distance {
+    terms: Vec<(usize, f64)>,
 }
 
-impl Metric {
+impl Distance {
     fn new(covariance: &[f64], d: usize, subset: Subset) -> Self {
         let features: Vec<usize> = members(subset, d).collect();
         let k = features.len();
         let own: Vec<f64> = (0..k * k)
             .map(|at| covariance[features[at / k] * d + features[at % k]])
             .collect();
-        Self {
-            inverse: pseudo_inverse(&own, k),
-            features,
-        }
-    }
-
-    fn squared(&self, a: &[f64], b: &[f64]) -> f64 {
-        let k = self.features.len();
-        let mut sum = 0.0;
-        for (i, &f) in self.features.iter().enumerate() {
-            let from = a[f] - b[f];
-            for (j, &g) in self.features.iter().enumerate() {
-                sum += from * self.inverse[i * k + j] * (a[g] - b[g]);
+        let inverse = pseudo_inverse(&own, k);
+        let mut terms = Vec::new();
+        for i in 0..k {
+            for j in 0..=i {
+                // A pair of two features stands in the form twice.
+                let both = match i == j {
+                    true => inverse[i * k + j],
+                    false => inverse[i * k + j] + inverse[j * k + i],
+                };
+                terms.push((pair(features[i], features[j]), both / k as f64));
             }
         }
-        sum / k.max(1) as f64
+        Self { terms }
     }
 }
 
 /// The width whose kernel regression of the responses on the known features has the least corrected Akaike criterion
-/// (Hurvich, Simonoff & Tsai 1998): ln σ̂² + 1 + 2(tr H + 1)/(n − tr H − 2).
-fn best_width(metric: &Metric, rows: &Rows, response: &[f64]) -> f64 {
-    let n = rows.len();
-    let distances: Vec<f64> = (0..n * n)
-        .map(|at| metric.squared(rows.row(at / n), rows.row(at % n)))
-        .collect();
+/// (Hurvich, Simonoff & Tsai 1998): ln σ̂² + 1 + 2(tr H + 1)/(n − tr H − 2). `apart` holds the differences of all rows from each.
+fn best_width(distance: &Distance, apart: &[Products], response: &[f64]) -> f64 {
+    let n = apart.len();
+    let of_row = |products: &Products| {
+        let mut own = Vec::new();
+        products.forms(&distance.terms, &mut own);
+        own
+    };
+    let distances: Vec<Vec<f64>> = apart.iter().map(of_row).collect();
     let mut best = (f64::INFINITY, WIDTHS[WIDTHS.len() - 1]);
+    let mut weights = Vec::new();
     for width in WIDTHS {
         let (mut squares, mut trace) = (0.0, 0.0);
-        for i in 0..n {
-            let (mut sum, mut total) = (0.0, 0.0);
-            for (d, y) in distances[i * n..(i + 1) * n].iter().zip(response) {
-                let w = (-d / (2.0 * width * width)).exp();
-                sum += w * y;
-                total += w;
-            }
+        for (own, y) in distances.iter().zip(response) {
+            weights.clone_from(own);
+            // A row's distance from itself is 0, the least.
+            nearness(&mut weights, 0.5 / (width * width));
+            let parts = weights.iter().zip(response).map(|(w, y)| w * y);
+            let (sum, total) = (parts.sum::<f64>(), weights.iter().sum::<f64>());
             trace += 1.0 / total;
-            squares += (response[i] - sum / total).powi(2);
+            squares += (y - sum / total).powi(2);
         }
         let free = n as f64 - trace - 2.0;
         if free <= 0.0 {

@@ -6,7 +6,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 use super::Link;
 use crate::attribute::rows::Rows;
 use crate::attribute::subsets::Subset;
-use crate::tensor::cpu::relu_rows::{HiddenLayer, LANES, coalitions, hidden_layer};
+use crate::tensor::cpu::relu_rows::{HiddenLayer, LANES, Walk, hidden_layer};
 
 /// y = W x + b; `weights` is outputs × inputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +81,7 @@ impl Mlp {
             return false;
         };
         let (d, n) = (background.columns, background.len());
+        let walk = Walk::new(layer);
         for first in (0..n).step_by(LANES) {
             let rows = LANES.min(n - first);
             let mut block = vec![[0.0; LANES]; d];
@@ -89,7 +90,7 @@ impl Mlp {
                     column[lane] = *value;
                 }
             }
-            coalitions(layer, point, &block, |subset, values| match self.link {
+            walk.coalitions(point, &block, |subset, values| match self.link {
                 Link::Identity => visit(subset, first, &values[..rows]),
                 Link::Logistic => {
                     let values = values.map(|v| self.link.of(v));

@@ -14,6 +14,7 @@ mod distance;
 pub(super) mod elementwise;
 pub(super) mod functions;
 mod layout;
+pub mod near_rows;
 mod norm;
 pub(super) mod pool;
 mod probe;

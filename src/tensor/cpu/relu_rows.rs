@@ -35,43 +35,111 @@ pub fn hidden_layer(layer: HiddenLayer<'_>, rows: &[f64], result: &mut [f64]) {
     }
 }
 
-/// Walks through all subsets of the columns that differ between a point and sixteen rows of background, one column
-/// changed in each step (Gray code), so that a step costs one product for each unit whatever the number of columns.
-/// `visit` gets each subset (bit d: column d is the point's) with the values of the rows.
-pub fn coalitions(
-    layer: HiddenLayer<'_>,
-    point: &[f64],
-    background: &[Block],
-    mut visit: impl FnMut(u64, &Block),
-) {
-    let mut before: Vec<Block> = layer.bias.iter().map(|&b| [b; LANES]).collect();
-    for (unit, before) in before.iter_mut().enumerate() {
-        for (column, rows) in background.iter().enumerate() {
-            let weight = layer.into[unit * layer.columns + column];
-            for (sum, value) in before.iter_mut().zip(rows) {
-                *sum += weight * value;
+/// A layer made ready for walks through the subsets of a point's columns.
+///
+/// With z' = |w₁|/2 · z a unit adds ±(z' + |z'|) to the value, so that the rectifier becomes an absolute value, and what is linear is one sum for all units. Units
+/// that add come before those that subtract.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    columns: usize,
+    /// How many units add.
+    positive: usize,
+    units: usize,
+    /// The weights into the units, a column after the other; there are two columns at least, if need be of zeros.
+    into: Vec<Vec<f64>>,
+    bias: Vec<f64>,
+    /// What all units add along each column, and with no column.
+    along: Vec<f64>,
+    constant: f64,
+}
+
+impl Walk {
+    pub fn new(layer: HiddenLayer<'_>) -> Self {
+        let mut order: Vec<usize> = (0..layer.out.len()).collect();
+        order.sort_by_key(|&u| layer.out[u] < 0.0);
+        let scaled = |value: &dyn Fn(usize) -> f64| -> Vec<f64> {
+            let of = |&u: &usize| layer.out[u].abs() / 2.0 * value(u);
+            order.iter().map(of).collect()
+        };
+        let positive = layer.out.iter().filter(|&&out| !(out < 0.0)).count();
+        let sum = |values: &[f64]| {
+            let (plus, minus) = values.split_at(positive);
+            plus.iter().sum::<f64>() - minus.iter().sum::<f64>()
+        };
+        let column = |c: usize| match c < layer.columns {
+            true => scaled(&|u| layer.into[u * layer.columns + c]),
+            false => vec![0.0; order.len()],
+        };
+        let into: Vec<Vec<f64>> = (0..layer.columns.max(2)).map(column).collect();
+        let bias = scaled(&|u| layer.bias[u]);
+        Self {
+            columns: layer.columns,
+            positive,
+            units: order.len(),
+            along: into.iter().map(|c| sum(c)).collect(),
+            constant: layer.out_bias + sum(&bias),
+            into,
+            bias,
+        }
+    }
+
+    /// Walks through all subsets of the columns that differ between a point and sixteen rows of background (a block for each column). Two columns are
+    /// tried in registers, of the others one is changed in each step (Gray code), so that a step costs the same whatever the number of columns.
+    /// `visit` gets each subset (bit d: column d is the point's) with the values of the rows.
+    pub fn coalitions(
+        &self,
+        point: &[f64],
+        background: &[Block],
+        mut visit: impl FnMut(u64, &Block),
+    ) {
+        let mut sums: Vec<Block> = vec![[0.0; LANES]; self.units];
+        start(self, background, &mut sums);
+        let mut linear = [self.constant; LANES];
+        for (along, rows) in self.along.iter().zip(background) {
+            for lane in 0..LANES {
+                linear[lane] += along * rows[lane];
+            }
+        }
+        let mut change = vec![[0.0; LANES]; self.into.len()];
+        for ((change, rows), value) in change.iter_mut().zip(background).zip(point) {
+            for (c, row) in change.iter_mut().zip(rows) {
+                *c = value - row;
+            }
+        }
+        let mut high = 0u64;
+        for count in 0..1u64 << self.columns.saturating_sub(2) {
+            // The first step changes nothing.
+            let (column, by) = match count {
+                0 => (0, [0.0; LANES]),
+                _ => {
+                    let bit = count.trailing_zeros() as usize;
+                    high ^= 1 << bit;
+                    let sign = if high >> bit & 1 == 1 { 1.0 } else { -1.0 };
+                    (2 + bit, change[2 + bit].map(|c| sign * c))
+                }
+            };
+            for lane in 0..LANES {
+                linear[lane] += self.along[column] * by[lane];
+            }
+            let found = step(self, &mut sums, column, &by, [&change[0], &change[1]]);
+            for (low, mut values) in found.into_iter().enumerate() {
+                let subset = high << 2 | low as u64;
+                if subset >> self.columns > 0 {
+                    break;
+                }
+                for (lane, value) in values.iter_mut().enumerate() {
+                    *value += linear[lane];
+                    for c in (0..2).filter(|c| low >> c & 1 == 1) {
+                        *value += self.along[c] * change[c][lane];
+                    }
+                }
+                visit(subset, &values);
             }
         }
     }
-    let mut change: Vec<Block> = vec![[0.0; LANES]; layer.columns];
-    for ((change, rows), value) in change.iter_mut().zip(background).zip(point) {
-        for (c, row) in change.iter_mut().zip(rows) {
-            *c = value - row;
-        }
-    }
-    visit(0, &step(layer, &mut before, None));
-    let mut subset = 0u64;
-    for count in 1..1u64 << layer.columns {
-        let column = count.trailing_zeros() as usize;
-        subset ^= 1 << column;
-        let sign = if subset >> column & 1 == 1 { 1.0 } else { -1.0 };
-        let changed = Some((column, sign, &change[column]));
-        visit(subset, &step(layer, &mut before, changed));
-    }
 }
 
-type Changed<'a> = Option<(usize, f64, &'a Block)>;
-
+/// A function that is compiled for each set of instructions, and takes the best that the machine has.
 macro_rules! on_each_machine {
     ($name:ident, $body:ident, ($($argument:ident: $type:ty),*) -> $result:ty) => {
         fn $name($($argument: $type),*) -> $result {
@@ -94,13 +162,15 @@ macro_rules! on_each_machine {
         }
     };
 }
+pub(super) use on_each_machine;
 
 on_each_machine!(values, values_of, (layer: HiddenLayer<'_>, rows: &[Block]) -> Block);
-on_each_machine!(step, step_of, (layer: HiddenLayer<'_>, before: &mut [Block], changed: Changed<'_>) -> Block);
+on_each_machine!(start, start_of, (walk: &Walk, background: &[Block], sums: &mut [Block]) -> ());
+on_each_machine!(step, step_of, (walk: &Walk, sums: &mut [Block], column: usize, by: &Block, pair: [&Block; 2]) -> [Block; 4]);
 
 /// `mul_add` is one instruction where there is FMA, and a call of a library elsewhere.
 #[inline(always)]
-fn fused<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
+pub(super) fn fused<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
@@ -127,24 +197,71 @@ fn values_of<const FMA: bool>(layer: HiddenLayer<'_>, rows: &[Block]) -> Block {
     result
 }
 
+/// The units' sums of rows that are all background.
+#[inline(always)]
+fn start_of<const FMA: bool>(walk: &Walk, background: &[Block], sums: &mut [Block]) {
+    for (unit, (sum, &bias)) in sums.iter_mut().zip(&walk.bias).enumerate() {
+        let mut all = [bias; LANES];
+        for (weights, rows) in walk.into.iter().zip(background) {
+            for lane in 0..LANES {
+                all[lane] = fused::<FMA>(weights[unit], rows[lane], all[lane]);
+            }
+        }
+        *sum = all;
+    }
+}
+
+/// Lanes whose four sums stay in registers.
+const HALF: usize = 8;
+
+/// Adds `by` times the weights of `column` to the sums, and gives Σ ±|sum| as it is, with the first of the pair of columns 0 and 1 changed, with the
+/// second, and with both.
 #[inline(always)]
 fn step_of<const FMA: bool>(
-    layer: HiddenLayer<'_>,
-    before: &mut [Block],
-    changed: Changed<'_>,
-) -> Block {
-    let mut result = [layer.out_bias; LANES];
-    let nothing = [0.0; LANES];
-    let (column, sign, change) = changed.unwrap_or((0, 0.0, &nothing));
-    for (unit, (sum, &out)) in before.iter_mut().zip(layer.out).enumerate() {
-        let weight = sign * layer.into[unit * layer.columns + column];
-        for lane in 0..LANES {
-            sum[lane] = fused::<FMA>(weight, change[lane], sum[lane]);
-            let active = if sum[lane] > 0.0 { sum[lane] } else { 0.0 };
-            result[lane] = fused::<FMA>(out, active, result[lane]);
+    walk: &Walk,
+    sums: &mut [Block],
+    column: usize,
+    by: &Block,
+    pair: [&Block; 2],
+) -> [Block; 4] {
+    let mut result = [[0.0; LANES]; 4];
+    for half in 0..LANES / HALF {
+        let (by, pair) = (part(by, half), [part(pair[0], half), part(pair[1], half)]);
+        let mut found = [[0.0; HALF]; 4];
+        let (plus, minus) = sums.split_at_mut(walk.positive);
+        let weights = [column, 0, 1].map(|c| walk.into[c].split_at(walk.positive));
+        for (sums, [changed, a, b]) in [
+            (plus, weights.map(|(plus, _)| plus)),
+            (minus, weights.map(|(_, minus)| minus)),
+        ] {
+            // What the units before added; these subtract, and the last negation turns both.
+            found.iter_mut().flatten().for_each(|v| *v = -*v);
+            for (((sum, &changed), &a), &b) in sums.iter_mut().zip(changed).zip(a).zip(b) {
+                let sum = &mut sum.as_chunks_mut::<HALF>().0[half];
+                for lane in 0..HALF {
+                    let none = fused::<FMA>(changed, by[lane], sum[lane]);
+                    let one = fused::<FMA>(a, pair[0][lane], none);
+                    let other = fused::<FMA>(b, pair[1][lane], none);
+                    let both = fused::<FMA>(b, pair[1][lane], one);
+                    sum[lane] = none;
+                    found[0][lane] += none.abs();
+                    found[1][lane] += one.abs();
+                    found[2][lane] += other.abs();
+                    found[3][lane] += both.abs();
+                }
+            }
+        }
+        for (result, found) in result.iter_mut().zip(&found) {
+            for lane in 0..HALF {
+                result[half * HALF + lane] = -found[lane];
+            }
         }
     }
     result
+}
+
+fn part(block: &Block, half: usize) -> [f64; HALF] {
+    block.as_chunks().0[half]
 }
 
 #[cfg(test)]
@@ -188,25 +305,27 @@ mod tests {
 
     #[test]
     fn every_subset_is_visited_once_with_its_rows() {
-        let into: Vec<f64> = (0..9).map(|i| (i as f64 * 0.9).sin()).collect();
-        let layer = layer_of(&into, 3);
-        let point = [0.4, -0.6, 1.1];
-        let background: Vec<Block> = (0..3)
-            .map(|d| std::array::from_fn(|r| ((d * 31 + r) as f64).cos()))
-            .collect();
-        let mut seen = [0; 8];
-        coalitions(layer, &point, &background, |subset, values| {
-            seen[subset as usize] += 1;
-            for (lane, value) in values.iter().enumerate() {
-                let row: Vec<f64> = (0..3)
-                    .map(|d| match subset >> d & 1 {
-                        1 => point[d],
-                        _ => background[d][lane],
-                    })
-                    .collect();
-                assert!((plain(layer, &row) - value).abs() < 1e-13);
-            }
-        });
-        assert_eq!(seen, [1; 8]);
+        for columns in 1..=5 {
+            let into: Vec<f64> = (0..3 * columns).map(|i| (i as f64 * 0.9).sin()).collect();
+            let layer = layer_of(&into, columns);
+            let point: Vec<f64> = (0..columns).map(|i| (i as f64 * 2.3).cos()).collect();
+            let background: Vec<Block> = (0..columns)
+                .map(|d| std::array::from_fn(|r| ((d * 31 + r) as f64).cos()))
+                .collect();
+            let mut seen = vec![0; 1 << columns];
+            Walk::new(layer).coalitions(&point, &background, |subset, values| {
+                seen[subset as usize] += 1;
+                for (lane, value) in values.iter().enumerate() {
+                    let row: Vec<f64> = (0..columns)
+                        .map(|d| match subset >> d & 1 {
+                            1 => point[d],
+                            _ => background[d][lane],
+                        })
+                        .collect();
+                    assert!((plain(layer, &row) - value).abs() < 1e-13);
+                }
+            });
+            assert!(seen.iter().all(|&times| times == 1), "{columns}: {seen:?}");
+        }
     }
 }
