@@ -1,6 +1,7 @@
 //! `foil attribution score`.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
@@ -111,18 +112,30 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<()> {
         points: &points,
         settings,
     };
-    let mut found: Vec<(Metric, Estimate)> = Vec::new();
+    let mut found: Vec<Scored> = Vec::new();
     for metric in metrics {
+        let started = Instant::now();
         let estimate = match (&train_weights, metric.retrains()) {
             (Some(rest), true) => scoring.score_retrained(metric, kind_of(&model)?, &weights, rest),
             _ => scoring.score(metric, &weights),
         };
-        found.push((metric, estimate.map_err(usage)?));
+        found.push(Scored {
+            metric,
+            estimate: estimate.map_err(usage)?,
+            seconds: started.elapsed().as_secs_f64(),
+        });
     }
     match args.json {
         true => print(&as_json(args, n, &found)?),
         false => print(&as_text(args, n, &found)),
     }
+}
+
+/// A metric's value, and how long it took.
+struct Scored {
+    metric: Metric,
+    estimate: Estimate,
+    seconds: f64,
 }
 
 /// What is trained again is a model of the same kind.
@@ -175,13 +188,18 @@ fn read_weights(path: &Path) -> anyhow::Result<Rows> {
     Ok(Rows::new(values, columns))
 }
 
-fn as_text(args: &ScoreArgs, points: usize, found: &[(Metric, Estimate)]) -> String {
+fn as_text(args: &ScoreArgs, points: usize, found: &[Scored]) -> String {
     let mut text = format!(
         "{points} points, {} conditional, {}\n",
         args.conditional.name(),
         args.variant.name()
     );
-    for (metric, e) in found {
+    for Scored {
+        metric,
+        estimate: e,
+        ..
+    } in found
+    {
         let arrow = if metric.lower_is_better() {
             "↓"
         } else {
@@ -201,14 +219,14 @@ fn as_text(args: &ScoreArgs, points: usize, found: &[(Metric, Estimate)]) -> Str
     text
 }
 
-fn as_json(
-    args: &ScoreArgs,
-    points: usize,
-    found: &[(Metric, Estimate)],
-) -> anyhow::Result<String> {
+fn as_json(args: &ScoreArgs, points: usize, found: &[Scored]) -> anyhow::Result<String> {
     let scores: serde_json::Map<String, serde_json::Value> = found
         .iter()
-        .map(|(metric, e)| Ok((metric.name().to_owned(), serde_json::to_value(e)?)))
+        .map(|scored| {
+            let mut value = serde_json::to_value(scored.estimate)?;
+            value["seconds"] = json!(scored.seconds);
+            Ok((scored.metric.name().to_owned(), value))
+        })
         .collect::<anyhow::Result<_>>()?;
     let document = json!({
         "schema": "foil.attribution.scores/1",
