@@ -56,12 +56,13 @@ pub struct Walk {
 impl Walk {
     pub fn new(layer: HiddenLayer<'_>) -> Self {
         let mut order: Vec<usize> = (0..layer.out.len()).collect();
-        order.sort_by_key(|&u| layer.out[u] < 0.0);
+        let subtracts = |u: usize| layer.out[u] < 0.0;
+        order.sort_by_key(|&u| subtracts(u));
         let scaled = |value: &dyn Fn(usize) -> f64| -> Vec<f64> {
             let of = |&u: &usize| layer.out[u].abs() / 2.0 * value(u);
             order.iter().map(of).collect()
         };
-        let positive = layer.out.iter().filter(|&&out| !(out < 0.0)).count();
+        let positive = order.partition_point(|&u| !subtracts(u));
         let sum = |values: &[f64]| {
             let (plus, minus) = values.split_at(positive);
             plus.iter().sum::<f64>() - minus.iter().sum::<f64>()
