@@ -7,6 +7,7 @@
 //! - [`tensor`] states what a device must do ([`tensor::Backend`]) and holds the devices;
 //! - [`nets`] holds the networks, each written once against that trait;
 //! - [`metrics`] are pure functions from features, logits and pixels to scores, with [`stats`] below them;
+//! - [`attribute`] explains models of tables by weights of features, and judges the weights;
 //! - [`glyphs`] renders images of characters whose causes are all known;
 //! - [`diffusion`] turns noise into images and [`train`] makes small networks;
 //! - [`score`] runs all of it over a folder of pairs and [`report`] writes the results;
@@ -32,6 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod attribute;
 pub mod cli;
 pub mod conformance;
 pub mod demo;

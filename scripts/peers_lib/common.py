@@ -53,7 +53,7 @@ class Setting:
 
 
 class Run:
-    """One cold process: what it printed, how long it took, how much memory its largest process had."""
+    """One cold process: what it printed (on both streams), how long it took, how much memory its largest process had."""
 
     def __init__(self, command, cores, environment):
         environment = {**os.environ, **environment, **thread_variables(len(cores))}
@@ -66,9 +66,9 @@ class Run:
             child.returncode = os.waitstatus_to_exitcode(status)
             for stream in (out, err):
                 stream.seek(0)
-            self.output = out.read().decode()
+            self.output, self.words = out.read().decode(), err.read().decode()
             if child.returncode != 0:
-                sys.exit(f"peers: {' '.join(map(str, command))}\n{err.read().decode()}\nexit code {child.returncode}")
+                sys.exit(f"peers: {' '.join(map(str, command))}\n{self.words}\nexit code {child.returncode}")
         self.cpu = usage.ru_utime + usage.ru_stime
         self.megabytes = usage.ru_maxrss / 1024
 

@@ -1,6 +1,7 @@
 //! One file per command; arguments become a typed plan.
 
 mod allocator;
+mod attribution;
 mod conformance;
 mod demo;
 mod devices;
@@ -62,6 +63,8 @@ enum Command {
     Tables(tables::TablesArgs),
     /// Run a paper's whole study: make counterfactuals, score them, print its tables.
     Study(Box<study::StudyArgs>),
+    /// Explain models of tables by weights of features, and judge the weights.
+    Attribution(Box<attribution::AttributionArgs>),
     /// List, check, fetch and import network weights.
     Weights(weights::WeightsArgs),
     /// Train small networks on images with known attributes.
@@ -121,6 +124,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Demo(args) => demo::run(args).map(|()| true),
         Command::Tables(args) => tables::run(args).map(|()| true),
         Command::Study(args) => study::run(args).map(|()| true),
+        Command::Attribution(args) => attribution::run(args).map(|()| true),
         Command::Weights(args) => weights::run(args).map(|()| true),
         Command::Train(args) => train::run(args).map(|()| true),
         Command::Devices(args) => devices::run(args).map(|()| true),

@@ -8,6 +8,8 @@ macro_rules! files {
 }
 
 static FILES: &[(&str, &[u8])] = files![
+    "attribution/datasets.json",
+    "attribution/datasets.safetensors",
     "bex/generator_w025.safetensors",
     "bex/generator_w025_io.safetensors",
     "diffusion/cone_projection.safetensors",

@@ -1,5 +1,6 @@
 //! Why an area could not be run at all (a case that misses its tolerance is no error: it is in the report).
 
+use crate::attribute::AttributionError;
 use crate::conformance::AREAS;
 use crate::diffusion::DiffusionError;
 use crate::explain::latent::LatentError;
@@ -53,12 +54,20 @@ pub enum ConformanceError {
         source: Box<LatentError>,
     },
     #[error(transparent)]
+    Attribution(Box<AttributionError>),
+    #[error(transparent)]
     Tables(Box<TablesError>),
     #[error("{what}: {source}")]
     Samples {
         what: String,
         source: Box<SamplesError>,
     },
+}
+
+impl From<AttributionError> for ConformanceError {
+    fn from(error: AttributionError) -> Self {
+        Self::Attribution(Box::new(error))
+    }
 }
 
 /// Says of which file or case an error of a lower room is.

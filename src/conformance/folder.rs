@@ -11,7 +11,8 @@ use super::json::Json;
 use super::real_weights::shipped;
 use super::tensors::Tensors;
 use super::{
-    ConformanceError, Result, Source, bex, builtin, diffusion, hvilshoj, nets, vision, weights,
+    ConformanceError, Result, Source, attribution, bex, builtin, diffusion, hvilshoj, nets, vision,
+    weights,
 };
 
 /// What belongs to an area.
@@ -139,6 +140,7 @@ impl Folder {
             "bex" => bex::LAYOUT,
             "diffusion" => diffusion::LAYOUT,
             "hvilshoj" => hvilshoj::LAYOUT,
+            "attribution" => attribution::LAYOUT,
             _ => nets::LAYOUT,
         };
         let present = self.list()?;

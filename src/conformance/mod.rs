@@ -1,10 +1,11 @@
 //! Golden cases of the public implementations, run on this machine and this device.
 //!
-//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights`, `reference/bex`, `reference/diffusion`, `reference/hvilshoj` or
+//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights`, `reference/bex`, `reference/diffusion`, `reference/hvilshoj`, `reference/attribution` or
 //! `tests/golden/nets` (any folder of that layout), runs every case it holds and reports for each: what, expected, got, error, tolerance, pass. Files
 //! that are absent are listed and their cases skipped; a file, tensor, JSON field or case that nothing here knows how
 //! to run is reported as unknown and fails the area. The command `foil conformance` and the golden tests both call it.
 
+mod attribution;
 mod bex;
 mod builtin;
 mod check;
@@ -38,7 +39,15 @@ use folder::Folder;
 type Result<T> = std::result::Result<T, ConformanceError>;
 
 /// The areas there are cases for.
-pub const AREAS: [&str; 6] = ["vision", "weights", "nets", "bex", "diffusion", "hvilshoj"];
+pub const AREAS: [&str; 7] = [
+    "vision",
+    "weights",
+    "nets",
+    "bex",
+    "diffusion",
+    "hvilshoj",
+    "attribution",
+];
 
 /// Runs all cases of one area on a device.
 pub fn run<B: MetricBackend + 'static>(
@@ -65,6 +74,7 @@ pub fn run_on<B: MetricBackend + 'static>(
         "vision" => vision::run(backend, &folder, &mut check)?,
         "weights" => weights::run(backend, &folder, &mut check)?,
         "bex" => bex::run(backend, with_gradients, &folder, &mut check)?,
+        "attribution" => attribution::run(&folder, &mut check)?,
         "hvilshoj" => hvilshoj::run(backend, &folder, &mut check)?,
         "diffusion" => diffusion::run(backend, with_gradients, &folder, &mut check)?,
         _ => nets::run(backend, &folder, &mut check)?,

@@ -20,6 +20,11 @@ impl Tensors {
         })
     }
 
+    /// All arrays; reading one of them here leaves no trace.
+    pub fn arrays(&self) -> &TypedArrays {
+        &self.arrays
+    }
+
     pub fn file(&self) -> &str {
         self.arrays.file()
     }

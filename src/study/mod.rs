@@ -1,5 +1,6 @@
 //! The papers' protocols: which data × models × methods × metrics, and the tables of their results.
 
+pub mod attribution;
 pub mod diffusion;
 pub mod latent;
 pub mod quantitative;

@@ -1,5 +1,6 @@
 //! The real binary, as a user calls it: one behaviour per test.
 
+mod attribution;
 mod cuda;
 mod demo;
 mod devices;

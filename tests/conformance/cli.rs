@@ -122,7 +122,7 @@ fn refuses_an_unknown_area_and_a_folder_without_areas() {
         .assert()
         .failure()
         .stderr(contains(
-            "use vision, weights, nets, bex, diffusion, hvilshoj, or all",
+            "use vision, weights, nets, bex, diffusion, hvilshoj, attribution, or all",
         ));
     foil()
         .args(["conformance", "all", "--data"])

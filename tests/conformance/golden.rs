@@ -147,3 +147,38 @@ fn the_set_inside_the_program_passes() {
         passes(area, Source::Builtin);
     }
 }
+
+/// The reference folder holds the same cases and the wine table, which may not be copied; one run of them is enough.
+#[test]
+fn the_golden_cases_of_attribution_pass() {
+    if reference("attribution").is_some() {
+        println!("attribution: `the_reference_folders_pass` runs these cases");
+        return;
+    }
+    let report = passes("attribution", Source::Folder(golden("attribution")));
+    assert!(report.cases.len() > 800);
+}
+
+/// Four features instead of five, another correlation, fewer rows, other seeds: `scripts/make-attribution-layout` made it with shap, lime, scikit-learn and numpy.
+#[test]
+fn attribution_of_another_dimension_and_correlation_passes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/attribution/layout");
+    let report = passes("attribution", Source::Folder(folder));
+    for group in [
+        "conditional moments",
+        "model predictions",
+        "shap",
+        "bf-shap",
+        "shapr",
+        "breakdown",
+        "kernel-shap",
+        "lime, end to end",
+        "maple, end to end",
+        "gt-shapley",
+        "metrics on stored draws",
+        "metrics, interventional",
+        "infidelity on stored perturbations",
+    ] {
+        assert!(report.cases.iter().any(|c| c.group == group), "{group}");
+    }
+}

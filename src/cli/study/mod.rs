@@ -1,5 +1,6 @@
 //! `foil study`: a paper's whole protocol from one configuration.
 
+mod attribution;
 mod latent;
 mod quantitative;
 
@@ -34,6 +35,8 @@ enum What {
     Quantitative(quantitative::QuantitativeArgs),
     /// Latent explainers: seven methods in four settings, scored by flips with known causes and orthogonal sets
     Latent(Box<latent::LatentStudyArgs>),
+    /// Feature attribution: explainers × metrics × correlations × models on synthetic data
+    Attribution(attribution::AttributionArgs),
 }
 
 #[derive(Args)]
@@ -68,6 +71,7 @@ pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
         What::Diffusion(args) => args,
         What::Quantitative(args) => return quantitative::run(args),
         What::Latent(args) => return latent::run(args),
+        What::Attribution(args) => return attribution::run(args),
     };
     if let Some(name) = &args.print_config {
         let all = || SHIPPED.iter().chain(&CARDS);
