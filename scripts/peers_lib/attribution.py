@@ -10,12 +10,13 @@ SHAPR (2) and GT-Shapley (10), of which Python takes fewer. Values of SHAP, SHAP
 import json
 import re
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 from .common import LIB, Run, core_sets, table
 
+# Packages of the venv and their modules.
+VENV = (["numpy", "scikit-learn", "shap", "lime", "safetensors"], ["numpy", "sklearn", "shap", "lime", "safetensors"])
 METHODS = ["shap", "shapr", "lime", "maple", "breakdown"]
 METRICS = ["faithfulness", "monotonicity", "gt-shapley", "infidelity", "roar"]
 GOALS = {"shap": 20, "lime": 20, "shapr": 100, "maple": 100, "gt-shapley": 100}
@@ -35,10 +36,6 @@ def run(setting, args):
     folder = Path(tempfile.mkdtemp(prefix="foil-peers-"))
     cores = core_sets([1])[0]
     try:
-        needed = [setting.python, "-c", "import shap, lime, sklearn"]
-        if subprocess.run(needed, capture_output=True).returncode != 0:
-            subprocess.run([setting.python, "-m", "pip", "install", "--quiet", "shap", "lime", "scikit-learn"], check=True)
-
         def foil(*words):
             return Run([setting.foil, "attribution", *map(str, words)], cores, setting.environment)
 

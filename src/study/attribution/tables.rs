@@ -102,13 +102,12 @@ impl<'a> Results<'a> {
                 text.push('\n');
             }
         }
-        let seconds: f64 = self.trials.iter().map(|(_, f)| f.seconds).sum();
-        let _ = writeln!(
-            text,
-            "{} trials took {seconds:.0} s together.",
-            self.trials.len()
-        );
         text
+    }
+
+    /// What the trials took together. It stands in no file of results, so that these do not depend on the machine.
+    pub fn seconds(&self) -> f64 {
+        self.trials.iter().map(|(_, f)| f.seconds).sum()
     }
 
     fn one_rho(&self, text: &mut String, config: &Config, panel: &Panel, variant: Variant) {
