@@ -57,7 +57,11 @@ pub(super) fn numbers(path: &Path, reading: &Reading) -> Result<(Vec<String>, Ro
                     "line {line}, {}: {}, found {field:?}{}",
                     names[column.at],
                     column.expected(),
-                    if column.categories.is_none() { reading.hint } else { "" }
+                    if column.categories.is_none() {
+                        reading.hint
+                    } else {
+                        ""
+                    }
                 ))
             })?);
         }
@@ -139,8 +143,7 @@ mod tests {
         let wine = "\u{feff}\"fixed acidity\";\"pH, mean\";quality\n7;3.1;6\n6.3;3,\n";
         let error = read(wine, &Reading::default()).unwrap_err().to_string();
         assert!(error.contains("previous record has 3 fields"), "{error}");
-        let (names, rows) =
-            read(&wine.replace("3,\n", "3;5\n"), &Reading::default()).unwrap();
+        let (names, rows) = read(&wine.replace("3,\n", "3;5\n"), &Reading::default()).unwrap();
         assert_eq!(names, ["fixed acidity", "pH, mean", "quality"]);
         assert_eq!(rows.values, [7.0, 3.1, 6.0, 6.3, 3.0, 5.0]);
         let (names, rows) = read("1\t2\n3\t4\n", &Reading::default()).unwrap();
@@ -169,10 +172,16 @@ mod tests {
             "{error}"
         );
         let error = fails(&text.replace('3', "nan"), &reading);
-        assert!(error.ends_with("line 4, x: expected a number, found \"nan\": leave it out"), "{error}");
+        assert!(
+            error.ends_with("line 4, x: expected a number, found \"nan\": leave it out"),
+            "{error}"
+        );
         reading.without.push("colour".into());
         let error = fails(text, &reading);
-        assert!(error.contains("--without") && error.contains("one of day, x"), "{error}");
+        assert!(
+            error.contains("--without") && error.contains("one of day, x"),
+            "{error}"
+        );
         assert!(fails("", &Reading::default()).contains("found none"));
         assert!(fails("a,b\n", &Reading::default()).contains("found none"));
     }

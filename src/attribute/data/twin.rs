@@ -139,9 +139,7 @@ impl Table {
     fn refuse_what_others_determine(&self, covariance: &[f64]) -> Result<()> {
         let d = self.x.columns;
         let determined = (1..=d).find(|&k| {
-            let corner: Vec<f64> = (0..k * k)
-                .map(|i| covariance[i / k * d + i % k])
-                .collect();
+            let corner: Vec<f64> = (0..k * k).map(|i| covariance[i / k * d + i % k]).collect();
             cholesky(&corner, k).is_none()
         });
         match determined {

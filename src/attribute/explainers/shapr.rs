@@ -179,8 +179,8 @@ impl Shapr {
             let scale = deviations[at / d] * deviations[at % d];
             *value /= if scale > 0.0 { scale } else { 1.0 };
         }
-        let normal = Normal::gaussian(vec![0.0; d], correlation)
-            .map_err(|e| no_normal("copula", &e))?;
+        let normal =
+            Normal::gaussian(vec![0.0; d], correlation).map_err(|e| no_normal("copula", &e))?;
         let given: Vec<_> = (0..1u64 << d).map(|s| normal.given(s, false)).collect();
         Ok(each(points, |_, x| {
             let z = to_scores(&margins, x);

@@ -193,7 +193,9 @@ fn refuse_what_does_nothing(args: &DataArgs) -> anyhow::Result<()> {
         return wrong("--trials and --probabilities are for --features multinomial");
     }
     if counts && args.rho.is_some() {
-        return wrong("--rho is for --features gaussian or mixture: counts that add up have correlations of their own");
+        return wrong(
+            "--rho is for --features gaussian or mixture: counts that add up have correlations of their own",
+        );
     }
     if !args.weights.is_empty() && args.labels != "linear" {
         return wrong("--weights is for --labels linear");
