@@ -1,4 +1,5 @@
-"""What `peers attribution` runs inside the venv: DATA MODEL FOLDER FEW; prints JSON of seconds for each point, differences of weights, and values of metrics."""
+"""What `peers attribution` runs inside the venv: DATA MODEL FOLDER FEW sklearn|numpy; prints JSON of seconds for each point, differences of weights, and values
+of metrics. The last word says what the model is: scikit-learn's MLPRegressor, as in the benchmark, or the same network in four numpy calls."""
 
 import json
 import sys
@@ -42,8 +43,21 @@ def main():
     d = x.shape[1]
     subsets = [s for k in range(d + 1) for s in combinations(range(d), k)]
 
-    def f(rows):
+    def lean(rows):
         return (np.maximum(rows @ w["w0"] + w["b0"], 0) @ w["w1"])[:, 0] + w["b1"][0]
+
+    def fitted():
+        import warnings
+
+        from sklearn.neural_network import MLPRegressor
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            known = MLPRegressor(hidden_layer_sizes=(len(w["b0"]),), max_iter=1).fit(train[:9], y_train[:9])
+        known.coefs_, known.intercepts_ = [w["w0"], w["w1"]], [w["b0"], w["b1"]]
+        return known.predict
+
+    f = fitted() if sys.argv[5] == "sklearn" else lean
 
     def regression(values, ends, intercept):
         design = np.array([[float(j in s) for j in range(d)] for s in subsets])
@@ -106,8 +120,12 @@ def main():
             leaves = forest.apply(rows)
 
             def near(own):
-                same = leaves == own
-                return (same / same.sum(0)).sum(1)
+                # Tree by tree, as MAPLE's public code does.
+                weights = np.zeros(len(rows))
+                for tree, leaf in enumerate(own):
+                    same = np.where(leaves[:, tree] == leaf)[0]
+                    weights[same] += 1 / len(same)
+                return weights
 
             scores = np.zeros(d)
             for tree in forest.estimators_:
