@@ -137,52 +137,91 @@ pub fn pseudo_inverse(s: &[f64], d: usize) -> Vec<f64> {
     inverse
 }
 
-/// Ridge regression with weights, the intercept not penalised: minimises Σ wᵢ (c + aᵢ·x − bᵢ)² + α‖x‖². Intercept and x.
-pub fn ridge(a: &[f64], d: usize, b: &[f64], weights: &[f64], alpha: f64) -> (f64, Vec<f64>) {
-    let total: f64 = weights.iter().sum();
-    let mut means = vec![0.0; d];
-    let mut mean = 0.0;
-    for ((row, y), w) in a.chunks_exact(d).zip(b).zip(weights) {
-        for (m, v) in means.iter_mut().zip(row) {
-            *m += w * v;
+/// What a weighted regression with an intercept needs of its rows: weighted means, and products of what is left without them.
+#[derive(Clone, Debug)]
+pub struct Products {
+    d: usize,
+    /// Of the columns, and of the right side.
+    means: Vec<f64>,
+    mean: f64,
+    /// d × d.
+    gram: Vec<f64>,
+    cross: Vec<f64>,
+}
+
+impl Products {
+    /// Of rows `a` \[n, d\] and right sides `b`; none if nothing has a weight.
+    pub fn of(a: &[f64], d: usize, b: &[f64], weights: &[f64]) -> Option<Self> {
+        let total: f64 = weights.iter().sum();
+        if total <= 0.0 {
+            return None;
         }
-        mean += w * y;
-    }
-    if total <= 0.0 {
-        return (0.0, vec![0.0; d]);
-    }
-    means.iter_mut().for_each(|m| *m /= total);
-    mean /= total;
-    let mut gram = vec![0.0; d * d];
-    let mut x = vec![0.0; d];
-    let mut centred = vec![0.0; d];
-    for ((row, y), &w) in a.chunks_exact(d).zip(b).zip(weights) {
-        if w == 0.0 {
-            continue;
+        let mut means = vec![0.0; d];
+        let mut mean = 0.0;
+        for ((row, y), w) in a.chunks_exact(d).zip(b).zip(weights) {
+            for (m, v) in means.iter_mut().zip(row) {
+                *m += w * v;
+            }
+            mean += w * y;
         }
-        for ((c, v), m) in centred.iter_mut().zip(row).zip(&means) {
-            *c = v - m;
+        means.iter_mut().for_each(|m| *m /= total);
+        mean /= total;
+        let mut gram = vec![0.0; d * d];
+        let mut cross = vec![0.0; d];
+        let mut centred = vec![0.0; d];
+        for ((row, y), &w) in a.chunks_exact(d).zip(b).zip(weights) {
+            if w == 0.0 {
+                continue;
+            }
+            for ((c, v), m) in centred.iter_mut().zip(row).zip(&means) {
+                *c = v - m;
+            }
+            for i in 0..d {
+                let scaled = w * centred[i];
+                for (sum, c) in gram[i * d..=i * d + i].iter_mut().zip(&centred) {
+                    *sum += scaled * c;
+                }
+                cross[i] += scaled * (y - mean);
+            }
         }
         for i in 0..d {
-            let scaled = w * centred[i];
-            for j in 0..=i {
-                gram[i * d + j] += scaled * centred[j];
+            for j in 0..i {
+                gram[j * d + i] = gram[i * d + j];
             }
-            x[i] += scaled * (y - mean);
         }
+        Some(Self {
+            d,
+            means,
+            mean,
+            gram,
+            cross,
+        })
     }
-    for i in 0..d {
-        gram[i * d + i] += alpha;
-        for j in 0..i {
-            gram[j * d + i] = gram[i * d + j];
+
+    /// Intercept and coefficients on the chosen columns alone, with a penalty on the coefficients.
+    pub fn ridge(&self, chosen: &[usize], alpha: f64) -> (f64, Vec<f64>) {
+        let k = chosen.len();
+        let of_pair = |at: usize| {
+            let penalty = if at % (k + 1) == 0 { alpha } else { 0.0 };
+            self.gram[chosen[at / k] * self.d + chosen[at % k]] + penalty
+        };
+        let gram: Vec<f64> = (0..k * k).map(of_pair).collect();
+        let mut x: Vec<f64> = chosen.iter().map(|&j| self.cross[j]).collect();
+        match cholesky(&gram, k) {
+            Some(lower) => solve_cholesky(&lower, k, &mut x),
+            None => x = least_squares(&gram, k, &x),
         }
+        let along = chosen.iter().zip(&x).map(|(&j, c)| self.means[j] * c);
+        (self.mean - along.sum::<f64>(), x)
     }
-    match cholesky(&gram, d) {
-        Some(lower) => solve_cholesky(&lower, d, &mut x),
-        None => x = least_squares(&gram, d, &x),
+}
+
+/// Ridge regression with weights, the intercept not penalised: minimises Σ wᵢ (c + aᵢ·x − bᵢ)² + α‖x‖². Intercept and x.
+pub fn ridge(a: &[f64], d: usize, b: &[f64], weights: &[f64], alpha: f64) -> (f64, Vec<f64>) {
+    match Products::of(a, d, b, weights) {
+        None => (0.0, vec![0.0; d]),
+        Some(products) => products.ridge(&(0..d).collect::<Vec<_>>(), alpha),
     }
-    let intercept = mean - means.iter().zip(&x).map(|(m, c)| m * c).sum::<f64>();
-    (intercept, x)
 }
 
 /// S·x of a square matrix.
@@ -228,5 +267,23 @@ mod tests {
         let a = [0.0, 1.0, 2.0, 3.0];
         let (c, x) = ridge(&a, 1, &[1.0, 3.0, 5.0, 7.0], &[1.0, 2.0, 1.0, 0.5], 0.0);
         assert!((c - 1.0).abs() < 1e-12 && (x[0] - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_ridge_on_some_columns_is_that_of_rows_that_have_no_others() {
+        let a: Vec<f64> = (0..30).map(|i| (f64::from(i) * 1.7).sin()).collect();
+        let b: Vec<f64> = a.chunks_exact(3).map(|r| r[0] * r[1] - r[2]).collect();
+        let weights: Vec<f64> = (0..10).map(|i| f64::from(i % 4)).collect();
+        let products = Products::of(&a, 3, &b, &weights).unwrap();
+        let chosen = [2, 0];
+        let some: Vec<f64> = a
+            .chunks_exact(3)
+            .flat_map(|r| chosen.map(|j| r[j]))
+            .collect();
+        let (c, x) = products.ridge(&chosen, 0.3);
+        let (expected, y) = ridge(&some, 2, &b, &weights, 0.3);
+        assert!((c - expected).abs() < 1e-14);
+        assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() < 1e-14));
+        assert!(Products::of(&a, 3, &b, &[0.0; 10]).is_none());
     }
 }

@@ -492,13 +492,24 @@ fn models_in_onnx_are_explained() {
         .flat_map(|r| r.as_array().unwrap().iter().map(number))
         .collect();
     let rows = foil::attribute::Rows::new(x, 4);
-    for name in ["mlp", "gemm", "linear", "trees"] {
+    for name in [
+        "mlp",
+        "gemm",
+        "linear",
+        "trees",
+        "mlp_classifier",
+        "logistic",
+        "tree_classifier",
+        "forest_classifier",
+    ] {
         let model = foil::attribute::models::read(&fixtures.join(format!("{name}.onnx"))).unwrap();
         let got = model.for_data(4).unwrap().predict(&rows);
         for (g, e) in got.iter().zip(expected[name].as_array().unwrap()) {
             assert!((g - number(e)).abs() < 1e-5, "{name}: {g} {e}");
         }
     }
+    let three = foil::attribute::models::read(&fixtures.join("three_classes.onnx")).unwrap_err();
+    assert!(three.to_string().contains("two classes"), "{three}");
     let strange = foil::attribute::models::read(&fixtures.join("conv.onnx")).unwrap_err();
     assert!(strange.to_string().contains("Conv"), "{strange}");
 }

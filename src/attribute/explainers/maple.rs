@@ -4,7 +4,7 @@
 use super::each;
 use crate::attribute::models::{Forest, ForestSettings, Model};
 use crate::attribute::rows::Rows;
-use crate::attribute::small_matrix::ridge;
+use crate::attribute::small_matrix::Products;
 use crate::stats::legacy_numpy::LegacyNumpy;
 
 #[derive(Clone, Copy, Debug)]
@@ -115,24 +115,26 @@ impl Local {
             kept: 0,
             penalty,
         };
+        use rayon::prelude::*;
         let (rows, expected, weights) = validation;
+        // The squared error of each validation row with 1, 2, … features: all take the same products.
+        let squares: Vec<Vec<f64>> = (0..rows.len())
+            .into_par_iter()
+            .map(|i| {
+                let products = local.products(&weights[i]);
+                let error = |kept: usize| {
+                    let (intercept, found) = local.solve(products.as_ref(), kept);
+                    let chosen = local.order[..kept].iter().zip(&found);
+                    let value = intercept + chosen.map(|(&j, c)| c * rows.row(i)[j]).sum::<f64>();
+                    (value - expected[i]).powi(2)
+                };
+                (1..=local.order.len()).map(error).collect()
+            })
+            .collect();
         let mut best = f64::INFINITY;
         let mut chosen = 1;
         for kept in 1..=scores.len() {
-            local.kept = kept;
-            let squares: Vec<f64> = {
-                use rayon::prelude::*;
-                (0..rows.len())
-                    .into_par_iter()
-                    .map(|i| {
-                        let (intercept, coefficients) = local.coefficients(&weights[i]);
-                        let parts = coefficients.iter().zip(rows.row(i));
-                        let value = intercept + parts.map(|(c, x)| c * x).sum::<f64>();
-                        (value - expected[i]).powi(2)
-                    })
-                    .collect()
-            };
-            let error = squares.iter().sum::<f64>();
+            let error = squares.iter().map(|own| own[kept - 1]).sum::<f64>();
             if error < best {
                 (best, chosen) = (error, kept);
             }
@@ -143,22 +145,29 @@ impl Local {
 
     /// Intercept and a coefficient for each feature; zero for those that are not kept.
     pub fn coefficients(&self, weights: &[f64]) -> (f64, Vec<f64>) {
-        let d = self.x.columns;
-        let chosen = &self.order[..self.kept];
-        let near: Vec<usize> = (0..weights.len()).filter(|&i| weights[i] > 0.0).collect();
-        let mut rows = Vec::with_capacity(near.len() * self.kept);
-        for &i in &near {
-            let row = self.x.row(i);
-            rows.extend(chosen.iter().map(|&j| row[j]));
-        }
-        let response: Vec<f64> = near.iter().map(|&i| self.response[i]).collect();
-        let weights: Vec<f64> = near.iter().map(|&i| weights[i]).collect();
-        let (intercept, found) = ridge(&rows, self.kept, &response, &weights, self.penalty);
-        let mut coefficients = vec![0.0; d];
-        for (&j, c) in chosen.iter().zip(found) {
+        let (intercept, found) = self.solve(self.products(weights).as_ref(), self.kept);
+        let mut coefficients = vec![0.0; self.x.columns];
+        for (&j, c) in self.order[..self.kept].iter().zip(found) {
             coefficients[j] = c;
         }
         (intercept, coefficients)
+    }
+
+    /// Of the rows that are near.
+    fn products(&self, weights: &[f64]) -> Option<Products> {
+        let d = self.x.columns;
+        let near: Vec<usize> = (0..weights.len()).filter(|&i| weights[i] > 0.0).collect();
+        let mut rows = Vec::with_capacity(near.len() * d);
+        near.iter().for_each(|&i| rows.extend(self.x.row(i)));
+        let response: Vec<f64> = near.iter().map(|&i| self.response[i]).collect();
+        let weights: Vec<f64> = near.iter().map(|&i| weights[i]).collect();
+        Products::of(&rows, d, &response, &weights)
+    }
+
+    /// Intercept and coefficients of the first features of the order; zeros where no row is near.
+    fn solve(&self, products: Option<&Products>, kept: usize) -> (f64, Vec<f64>) {
+        let chosen = &self.order[..kept];
+        products.map_or((0.0, vec![0.0; kept]), |p| p.ridge(chosen, self.penalty))
     }
 }
 

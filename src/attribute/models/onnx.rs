@@ -1,5 +1,5 @@
-//! Models of users in ONNX: networks of dense layers with rectified units, linear models and ensembles of regression trees, as
-//! skl2onnx and PyTorch write them. Anything else is refused by the name of its operation.
+//! Models of users in ONNX: networks of dense layers with rectified units, linear models and ensembles of trees, as skl2onnx and PyTorch
+//! write them; of classifiers of two classes the probability of the second. Anything else is refused by the name of its operation.
 
 mod graph;
 mod protobuf;
@@ -23,6 +23,9 @@ const NOTHING_DONE: [&str; 8] = [
     "Contiguous",
 ];
 
+/// What makes two probabilities and a class of the probability that a sigmoid gave.
+const OF_A_CLASSIFIER: [&str; 2] = ["Sub", "Concat"];
+
 /// Reads a model; `path` is for messages.
 pub fn from_onnx(bytes: &[u8], path: &Path) -> Result<Model> {
     let fail = |reason: String| AttributionError::file(path, reason);
@@ -38,10 +41,19 @@ pub fn from_onnx(bytes: &[u8], path: &Path) -> Result<Model> {
             .find(|n| n.inputs.contains(&current))
             .ok_or_else(|| fail(format!("no operation takes `{current}`")))?;
         let next = node.outputs.first().cloned().unwrap_or_default();
+        if chain.link == Link::Logistic && OF_A_CLASSIFIER.contains(&node.operation.as_str()) {
+            break;
+        }
         match node.operation.as_str() {
             "TreeEnsembleRegressor" if chain.is_empty() => {
-                ensemble = Some(trees(node).ok_or_else(|| {
+                ensemble = Some(trees(node, "target").ok_or_else(|| {
                     fail("TreeEnsembleRegressor: expected one target and branches `<=`".into())
+                })?);
+            }
+            "TreeEnsembleClassifier" if chain.is_empty() => {
+                ensemble = Some(trees(node, "class").ok_or_else(|| {
+                    let expected = "two classes, probabilities in the leaves and branches `<=`";
+                    fail(format!("TreeEnsembleClassifier: expected {expected}"))
                 })?);
             }
             _ if ensemble.is_some() && !NOTHING_DONE.contains(&node.operation.as_str()) => {
@@ -53,7 +65,7 @@ pub fn from_onnx(bytes: &[u8], path: &Path) -> Result<Model> {
             _ => chain.add(&graph, node, &current).ok_or_else(|| {
                 fail(format!(
                     "operation {} (output `{next}`) is not one that foil reads here: expected MatMul, Gemm, Add, Sub, Mul, Div by constants, Relu, \
-                     a last Sigmoid, Scaler, LinearRegressor or TreeEnsembleRegressor, one after the other",
+                     a last Sigmoid, Scaler, LinearRegressor, TreeEnsembleRegressor, or a LinearClassifier or TreeEnsembleClassifier of two classes, one after the other",
                     node.operation
                 ))
             })?,
@@ -157,6 +169,12 @@ impl Chain {
                 }
                 self.then(coefficients, bias)
             }
+            "LinearClassifier" => {
+                let (weights, bias) = second_class(node)?;
+                self.then(weights, vec![bias])?;
+                self.link = Link::Logistic;
+                Some(())
+            }
             other => NOTHING_DONE.contains(&other).then_some(()),
         }
     }
@@ -237,6 +255,23 @@ impl Chain {
     }
 }
 
+/// The score whose logistic is the probability of the second of two classes.
+fn second_class(node: &Node) -> Option<(Vec<f64>, f64)> {
+    let (weights, bias) = (node.floats("coefficients")?, node.floats("intercepts")?);
+    let &[first, second] = &bias[..] else {
+        return None;
+    };
+    let (one, two) = weights.split_at_checked(weights.len() / 2)?;
+    match node.text("post_transform").as_deref() {
+        Some("LOGISTIC") => Some((two.to_vec(), second)),
+        Some("SOFTMAX") if one.len() == two.len() => {
+            let apart = two.iter().zip(one).map(|(t, o)| t - o);
+            Some((apart.collect(), second - first))
+        }
+        _ => None,
+    }
+}
+
 fn turned(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     (0..rows * columns)
         .map(|at| values[at % rows * columns + at / rows])
@@ -252,7 +287,8 @@ fn spread(values: &[f64], n: usize) -> Option<Vec<f64>> {
     }
 }
 
-fn trees(node: &Node) -> Option<Forest> {
+/// An ensemble whose leaves give a `target`, or the probability of the second `class`.
+fn trees(node: &Node, what: &str) -> Option<Forest> {
     let index = |name: &str| -> Option<Vec<usize>> {
         let ints = node.ints(name)?;
         ints.iter().map(|&v| usize::try_from(v).ok()).collect()
@@ -261,8 +297,24 @@ fn trees(node: &Node) -> Option<Forest> {
     let (yes, no) = (index("nodes_truenodeids")?, index("nodes_falsenodeids")?);
     let (feature, modes) = (index("nodes_featureids")?, node.strings("nodes_modes")?);
     let threshold = node.floats("nodes_values")?;
-    let (target_tree, target_node) = (index("target_treeids")?, index("target_nodeids")?);
-    let weights = node.floats("target_weights")?;
+    let of = |list: &str| format!("{what}_{list}");
+    let (target_tree, target_node) = (index(&of("treeids"))?, index(&of("nodeids"))?);
+    let mut weights = node.floats(&of("weights"))?;
+    if what == "class" {
+        let labels = ["classlabels_int64s", "classlabels_ints"].map(|n| node.ints(n));
+        let labels = labels.into_iter().flatten().map(|l| l.len()).max();
+        let labels = labels.or_else(|| node.strings("classlabels_strings").map(<[_]>::len));
+        let (class, plain) = (index("class_ids")?, node.text("post_transform"));
+        if labels != Some(2) || class.len() != weights.len() || plain.is_some_and(|p| p != "NONE") {
+            return None;
+        }
+        // One class alone stands for the second (the operation's definition).
+        if class.contains(&1) {
+            for (weight, _) in weights.iter_mut().zip(&class).filter(|(_, c)| **c != 1) {
+                *weight = 0.0;
+            }
+        }
+    }
     let n = tree_of.len();
     let lists = [
         id.len(),
