@@ -112,13 +112,30 @@ impl Space {
         std::array::from_fn(|k| (raw[k] - self.mean[k]) / self.std[k])
     }
 
+    /// A standardised latent as its image has it: clipped, with the inverse colour that is drawn. Two latents that differ
+    /// here in nothing have the same image.
+    pub fn shown(&self, z: &Latent) -> Latent {
+        std::array::from_fn(|k| {
+            let clipped = z[k].clamp(self.low[k], self.high[k]);
+            match k {
+                INVERSE => (self.raw_inverse(clipped) - self.mean[k]) / self.std[k],
+                _ => clipped,
+            }
+        })
+    }
+
+    /// Inverse colour as it is drawn, 0 or 1.
+    fn raw_inverse(&self, clipped: f32) -> f32 {
+        f32::from(u8::from(clipped * self.std[INVERSE] + self.mean[INVERSE] >= 0.5))
+    }
+
     /// What the generator is shown of a standardised latent: clipped, in its own units, inverse colour 0 or 1.
     pub fn raw(&self, z: &Latent) -> Latent {
         std::array::from_fn(|k| {
-            let raw = z[k].clamp(self.low[k], self.high[k]) * self.std[k] + self.mean[k];
+            let clipped = z[k].clamp(self.low[k], self.high[k]);
             match k {
-                INVERSE => f32::from(u8::from(raw >= 0.5)),
-                _ => raw,
+                INVERSE => self.raw_inverse(clipped),
+                _ => clipped * self.std[k] + self.mean[k],
             }
         })
     }
