@@ -302,11 +302,21 @@ mod tests {
         // Inverse colour is rounded back to 0.
         assert_eq!(copies(&|i| vec![(6, 0.4 * sign(i))]), 1.0);
         // Beyond the limits of what is shown.
-        assert_eq!(copies(&|i| vec![(8, 9.0 + i as f32)]), 0.0, "too far as far as it is shown");
+        assert_eq!(
+            copies(&|i| vec![(8, 9.0 + i as f32)]),
+            0.0,
+            "too far as far as it is shown"
+        );
         for touched in [0, 3] {
             assert_eq!(copies(&|i| vec![(touched, -3.0 + 1e-6 * sign(i))]), 1.0);
         }
-        let all = |i: usize| vec![(0, -3.0 + 1e-6), (4, -3.0 - 1e-6 * sign(i)), (6, 0.3 * sign(i))];
+        let all = |i: usize| {
+            vec![
+                (0, -3.0 + 1e-6),
+                (4, -3.0 - 1e-6 * sign(i)),
+                (6, 0.3 * sign(i)),
+            ]
+        };
         assert_eq!(copies(&all), 1.0);
     }
 

@@ -23,7 +23,11 @@ pub fn perturbation(space: &Space, z: &Latent, z_cf: &Latent, out: &mut Vec<f32>
         let [before, after] =
             [z, z_cf].map(|z| softmax(table, &z[first..first + 3], 1.0 / TEMPERATURE));
         let change = after.iter().zip(before).map(|(a, b)| (a - b) as f32);
-        out.extend(change.enumerate().map(|(i, v)| if i == own { 0.0 } else { v }));
+        out.extend(
+            change
+                .enumerate()
+                .map(|(i, v)| if i == own { 0.0 } else { v }),
+        );
     }
     out.extend((CONTINUOUS..LATENT).map(|k| z_cf[k] - z[k]));
 }

@@ -126,7 +126,9 @@ impl Space {
 
     /// Inverse colour as it is drawn, 0 or 1.
     fn raw_inverse(&self, clipped: f32) -> f32 {
-        f32::from(u8::from(clipped * self.std[INVERSE] + self.mean[INVERSE] >= 0.5))
+        f32::from(u8::from(
+            clipped * self.std[INVERSE] + self.mean[INVERSE] >= 0.5,
+        ))
     }
 
     /// What the generator is shown of a standardised latent: clipped, in its own units, inverse colour 0 or 1.
