@@ -370,7 +370,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     explain(&world, &out, "gs", &["--set", "shrink=1"])
         .assert()
         .code(2)
-        .stderr(contains("above 1"));
+        .stderr(contains("from 1.01"));
     explain(&world, &out, "dice", &["--set", "speed=1"])
         .assert()
         .code(2)
