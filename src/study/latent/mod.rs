@@ -60,7 +60,7 @@ pub fn run<B: MetricBackend>(
     registry: &Registry,
     device: &WithGradients,
     backend: &B,
-    progress: &mut dyn FnMut(&str, usize, usize),
+    progress: &mut (dyn FnMut(&str, usize, usize) + Send),
 ) -> Result<Done, LatentStudyError> {
     plan.check()?;
     let _lock = claim(work)?;
@@ -206,7 +206,7 @@ fn piece<B: MetricBackend>(
     unit: &Unit,
     made_from: String,
     backend: &B,
-    progress: &mut dyn FnMut(&str, usize, usize),
+    progress: &mut (dyn FnMut(&str, usize, usize) + Send),
 ) -> Result<(), LatentStudyError> {
     let world = &opened.world;
     let started = Instant::now();
