@@ -319,7 +319,8 @@ fn finish<B: MetricBackend>(
         let scored = score(backend, &opened.world, &file.z_cf, &logits)?;
         let exact = &scored.exact;
         shown.push(pictures::choose(
-            Method::title(method.name()),
+            // The typefaces of pictures have small letters only.
+            &Method::name(method).replace('-', " "),
             &file.z,
             &file.z_cf,
             &exact.flags,
