@@ -17,18 +17,24 @@ PACKAGES = ["torch", "torchvision", "torchmetrics", "torch-fidelity", "pytorch-f
             "safetensors", "pillow", "numpy", "scipy"]
 MODULES = ["torchmetrics", "torch_fidelity", "pytorch_fid", "efficientnet_lite_pytorch", "torchvision", "safetensors",
            "scipy"]
+# Whose versions stand in the heading, of those that are there.
+NAMED = ["torch", "torchvision", "torchmetrics", "torch-fidelity", "pytorch-fid"]
 
 
 class Setting:
-    """Where the two sides are, and what the user asked of them."""
+    """Where the two sides are, and what the user asked of them. `subjects`: what is compared; one that needs no PyTorch says in `VENV` what it
+    needs (packages, modules)."""
 
-    def __init__(self, args):
+    def __init__(self, args, subjects=()):
         self.quick = args.quick
         self.photos = args.photos
         if not args.foil.exists():
             subprocess.run(["cargo", "build", "--release"], cwd=ROOT, check=True)
         self.foil = str(args.foil.resolve())
-        self.python = make_venv(args.venv or ROOT / "target/peers-venv")
+        own = [getattr(subject, "VENV", (PACKAGES, MODULES)) for subject in subjects] or [(PACKAGES, MODULES)]
+        packages, modules = ([name for lists in own for name in lists[k]] for k in range(2))
+        self.named = [*NAMED, *(name for name in packages if name not in PACKAGES)]
+        self.python = make_venv(args.venv or ROOT / "target/peers-venv", packages, modules)
         self.environment = {}
         if args.foil_cpu:
             self.environment["FOIL_CPU"] = args.foil_cpu
@@ -48,7 +54,7 @@ class Setting:
         version = subprocess.run([self.foil, "--version"], check=True, capture_output=True, text=True).stdout.strip()
         options = "".join(f" {name}={value}" for name, value in self.environment.items())
         load = " ".join(f"{value:.1f}" for value in os.getloadavg())
-        return (f"{time.strftime('%Y-%m-%d')}; {machine()}, load {load}; {version}{options}; {self.inside('versions')}; "
+        return (f"{time.strftime('%Y-%m-%d')}; {machine()}, load {load}; {version}{options}; {self.inside('versions', *self.named)}; "
                 f"Python {platform.python_version()}.")
 
 

@@ -234,11 +234,16 @@ def make_small_pairs(photos, folder, count, distinct, side):
             os.link(place / f"{i % distinct:06}.png", place / f"{i:06}.png")
 
 
-def versions():
-    from importlib.metadata import version
+def versions(*names):
+    from importlib.metadata import PackageNotFoundError, version
 
-    print(", ".join(f"{name} {version(name)}" for name in
-                    ["torch", "torchvision", "torchmetrics", "torch-fidelity", "pytorch-fid"]))
+    found = []
+    for name in names:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    print(", ".join(found))
 
 
 TASKS = {

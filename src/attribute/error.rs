@@ -7,10 +7,7 @@ use crate::tensor::ArrayError;
 #[derive(Debug, thiserror::Error)]
 pub enum AttributionError {
     /// A covariance that no distribution has.
-    #[error(
-        "{what}: expected a symmetric positive definite matrix, found {found}: correlations this strong contradict each other; \
-         take a smaller --rho or another matrix"
-    )]
+    #[error("{what}: expected a symmetric positive definite matrix, found {found}")]
     NotPositiveDefinite { what: String, found: String },
     /// Things that do not fit each other.
     #[error("{what}: expected {expected}, found {found}{hint}")]

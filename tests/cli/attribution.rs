@@ -211,6 +211,141 @@ fn settings_that_make_no_sense_are_refused_with_the_reason() {
     .stderr(contains("one of random"));
 }
 
+/// Each of these once ended in a panic, an abort, numbers that are none, or was quietly something else.
+#[test]
+fn what_would_give_no_numbers_is_refused() {
+    let folder = prepared("--labels linear", "linear");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("asymmetric.csv", "1,0.3\n0.2,1\n");
+    write("flat.csv", "0,0\n0,1\n");
+    write("line.csv", "a,b,y\n1,2,3\n2,4,4\n3,6,5\n4,8,1\n5,10,1\n");
+    write(
+        "days.csv",
+        "day,x,y\nmon,1,3\nsat,2,4\nmon,4,5\nsat,0,1\nmon,7,1\n",
+    );
+    write("w.csv", "1,2,3,4,5\n");
+    for (args, code, words) in [
+        ("data --noise nan --out o", 2, "--noise"),
+        ("data --mean nan,0,0,0,0 --out o", 2, "finite"),
+        (
+            "data --labels linear --weights inf,0,0,0,0 --out o",
+            2,
+            "finite",
+        ),
+        ("data --weights 1,2,3,4,5 --out o", 2, "--labels linear"),
+        ("data --trials 7 --out o", 2, "multinomial"),
+        (
+            "data --features multinomial --labels linear --rho 0.1 --out o",
+            2,
+            "--rho",
+        ),
+        ("data --test 1 --variant as-released --out o", 2, "--test 1"),
+        (
+            "data --dim 2 --labels linear --covariance asymmetric.csv --out o",
+            2,
+            "mirrored",
+        ),
+        (
+            "data --dim 2 --labels linear --covariance flat.csv --out o",
+            2,
+            "variance 0",
+        ),
+        (
+            "data --like line.csv --out o",
+            2,
+            "b: this column is a linear function",
+        ),
+        (
+            "data --like days.csv --out o",
+            1,
+            "line 2, day: expected a number, found \"mon\"",
+        ),
+        (
+            "data --like days.csv --categories day=mon,tue --out o",
+            1,
+            "line 3, day: expected one of the categories mon, tue",
+        ),
+        (
+            "data --like days.csv --categories day=mon,mon --out o",
+            2,
+            "twice",
+        ),
+        (
+            "data --like days.csv --without night --out o",
+            2,
+            "one of day, x, y",
+        ),
+        (
+            "explain --data d --model m --method shap --kernel-width 1 --out o",
+            2,
+            "lime",
+        ),
+        (
+            "explain --data d --model m --method lime --samples 1 --out o",
+            2,
+            "at least 2",
+        ),
+        (
+            "score --data d --model m --weights w.csv --draws 99999999999999",
+            2,
+            "--most-draws",
+        ),
+        (
+            "score --data d --model m --weights w.csv --most-draws 10",
+            2,
+            "--most-draws",
+        ),
+        (
+            "score --data d --model m --weights w.csv --standard-error nan",
+            2,
+            "--standard-error",
+        ),
+    ] {
+        let assert = foil(&folder, &format!("attribution {args}")).assert();
+        let assert = assert.code(code).stderr(contains(words));
+        let stderr = String::from_utf8_lossy(&assert.get_output().stderr);
+        assert!(!stderr.contains("panicked"), "{args}: {stderr}");
+        assert!(!folder.path().join("o").exists(), "{args}");
+    }
+    foil(
+        &folder,
+        "attribution data --n 1 --test 1 --labels linear --out row",
+    )
+    .assert()
+    .success();
+    foil(
+        &folder,
+        "attribution explain --data row --model m --method maple --out o",
+    )
+    .assert()
+    .code(2)
+    .stderr(contains("at least 2"));
+}
+
+#[test]
+fn weights_of_any_size_and_without_names_have_a_score() {
+    let folder = prepared("--labels nonlinear-additive", "mlp");
+    let rows = |scale: &str| format!("3{scale},-1{scale},2{scale},0,0.5{scale}\n").repeat(8);
+    let score = |name: &str, text: String, more: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        let found = scores(&folder, &format!("--weights {name} {more}"));
+        assert_eq!(found["points"], 8);
+        ["faithfulness", "gt-shapley", "infidelity"].map(|metric| {
+            let value = found["scores"][metric]["value"].as_f64();
+            value.unwrap_or_else(|| panic!("{metric}: {found:#}"))
+        })
+    };
+    let usual = score("usual.csv", format!("a,b,c,d,e\n{}", rows("")), "");
+    for scale in ["e300", "e-200"] {
+        let found = score("scaled.csv", rows(scale), "");
+        for (a, b) in usual.iter().zip(&found) {
+            assert!((a - b).abs() < 1e-12, "{scale}: {usual:?} {found:?}");
+        }
+    }
+    let nothing = score("zero.csv", "0,0,0,0,0\n".repeat(8), "--variant as-released");
+    assert!(nothing[2] > 0.0, "{nothing:?}");
+}
+
 #[test]
 fn a_twin_has_the_correlations_of_its_table() {
     let folder = tempfile::tempdir().unwrap();
@@ -234,6 +369,26 @@ fn a_twin_has_the_correlations_of_its_table() {
             .unwrap();
     let correlation = data["features"]["covariance"][0][1].as_f64().unwrap();
     assert!((correlation - 0.9).abs() < 0.06, "{correlation}");
+    // The same table as its publishers write it, with a column of texts and one that is not wanted.
+    let text = std::fs::read_to_string(folder.path().join("t.csv")).unwrap();
+    let days = ["day;id", "sat;7", "sun;7"];
+    let lines = text.lines().enumerate().map(|(i, line)| {
+        let more = if i == 0 { days[0] } else { days[1 + i % 2] };
+        format!("{more};{}\n", line.replace(',', ";"))
+    });
+    std::fs::write(folder.path().join("s.csv"), lines.collect::<String>()).unwrap();
+    foil(
+        &folder,
+        "attribution data --like s.csv --categories day=sun,sat --without id --out days",
+    )
+    .assert()
+    .success()
+    .stdout(contains("of 4 gaussian features").and(contains("  day\n")));
+    let data: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("days/dataset.json")).unwrap())
+            .unwrap();
+    let again = data["features"]["covariance"][1][2].as_f64().unwrap();
+    assert!((again - correlation).abs() < 1e-12, "{again} {correlation}");
     foil(
         &folder,
         "attribution data --like t.csv --target nothing --out twin2",
@@ -287,6 +442,7 @@ fn a_study_in_shards_says_what_one_in_a_piece_says() {
         .stdout(contains("one (nonlinear-additive labels, linear)"));
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     assert_eq!(read("whole/results.csv"), read("parts/results.csv"));
+    assert_eq!(read("whole/tables.txt"), read("parts/tables.txt"));
     let plot = "two-faithfulness-as-released.svg";
     assert_eq!(
         read(&format!("whole/{plot}")),

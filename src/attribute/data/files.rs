@@ -152,7 +152,7 @@ pub fn read(folder: &Path) -> Result<Dataset> {
     let d = features.dimension();
     let [train, test] = ["train.csv", "test.csv"].map(|name| {
         let path = folder.join(name);
-        let (_, mut rows) = super::twin::numbers(&path)?;
+        let (_, mut rows) = super::numbers::numbers(&path, &super::Reading::default())?;
         if rows.columns != d + 1 {
             return Err(AttributionError::Mismatch {
                 what: path.display().to_string(),

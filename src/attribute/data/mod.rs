@@ -5,6 +5,7 @@ mod files;
 mod labels;
 mod multinomial;
 mod normal;
+mod numbers;
 mod twin;
 
 pub use dataset::{Dataset, Recipe, Split};
@@ -12,6 +13,7 @@ pub use files::{read, write};
 pub use labels::{LabelFunction, Labels, Normalisation, Task};
 pub use multinomial::Multinomial;
 pub use normal::{Component, Normal, NormalGiven, pick};
+pub use numbers::{Categories, Reading};
 pub use twin::{Table, TwinReport, jensen_shannon_distance, nearest_neighbour};
 
 use super::subsets::Subset;

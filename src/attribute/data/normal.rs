@@ -59,6 +59,11 @@ impl Normal {
                 return Err(AttributionError::mismatch(what, expected, found));
             }
             check_positive_definite(&what, &component.covariance, d)?;
+            if let Some(wrong) = component.mean.iter().find(|m| !m.is_finite()) {
+                let what = format!("means of component {}", k + 1);
+                let found = wrong.to_string();
+                return Err(AttributionError::setting(what, "finite numbers", found));
+            }
             if !(component.weight > 0.0 && component.weight.is_finite()) {
                 return Err(AttributionError::setting(
                     format!("weight of component {}", k + 1),
@@ -119,8 +124,16 @@ fn check_positive_definite(what: &str, s: &[f64], d: usize) -> Result<()> {
             cholesky(&corner, k).is_none()
         });
         let at = at.unwrap_or(d);
+        let variance = s[(at - 1) * d + at - 1];
+        let why = match variance > 0.0 {
+            true => {
+                "correlations this strong contradict each other; take a smaller --rho or another matrix"
+                    .into()
+            }
+            false => format!("feature {at} has the variance {variance}"),
+        };
         return Err(fail(format!(
-            "one whose first {at} rows and columns have no Cholesky factor"
+            "one whose first {at} rows and columns have no Cholesky factor: {why}"
         )));
     }
     Ok(())
@@ -347,6 +360,11 @@ mod tests {
         );
         let lopsided = Normal::gaussian(vec![0.0; 2], vec![1.0, 0.2, 0.3, 1.0]);
         assert!(lopsided.unwrap_err().to_string().contains("mirrored"));
+        let flat = Normal::gaussian(vec![0.0; 2], vec![1.0, 0.0, 0.0, 0.0]);
+        let error = flat.unwrap_err().to_string();
+        assert!(error.contains("feature 2 has the variance 0"), "{error}");
+        let nowhere = Normal::gaussian(vec![0.0, f64::NAN], vec![1.0, 0.0, 0.0, 1.0]);
+        assert!(nowhere.unwrap_err().to_string().contains("finite"));
         let short = Normal::gaussian(vec![0.0; 3], vec![1.0; 4]).unwrap_err();
         assert!(short.to_string().contains("3 x 3"), "{short}");
     }

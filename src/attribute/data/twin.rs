@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
+use super::numbers::{Reading, numbers};
 use super::{Dataset, Features, LabelFunction, Labels, Normal, Normalisation, Split, Task};
 use crate::attribute::error::{AttributionError, Result};
 use crate::attribute::rows::{Rows, mean_and_std};
+use crate::attribute::small_matrix::cholesky;
 use crate::attribute::{Variant, streams};
 use crate::stats::random::Draws;
 
@@ -31,48 +33,10 @@ pub struct TwinReport {
     pub target: f64,
 }
 
-/// All numbers of a CSV file with or without a line of names. An unknown category (a text) is an error with its place.
-pub(super) fn numbers(path: &Path) -> Result<(Vec<String>, Rows)> {
-    let fail = |reason: String| AttributionError::file(path, reason);
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .from_path(path)
-        .map_err(|e| fail(format!("cannot read: {e}")))?;
-    let (mut names, mut values, mut columns) = (Vec::new(), Vec::new(), 0);
-    for (line, record) in reader.records().enumerate() {
-        let record = record.map_err(|e| fail(e.to_string()))?;
-        let fields: Vec<&str> = record.iter().map(str::trim).collect();
-        if line == 0 {
-            columns = fields.len();
-            let named = fields.iter().all(|f| f.parse::<f64>().is_err());
-            if named {
-                names = fields.iter().map(|f| (*f).to_owned()).collect();
-                continue;
-            }
-            names = (0..columns).map(|j| format!("column {}", j + 1)).collect();
-        }
-        for (j, field) in fields.iter().enumerate() {
-            let number = field.parse::<f64>().ok().filter(|v| v.is_finite());
-            let number = number.ok_or_else(|| {
-                fail(format!(
-                    "line {}, {}: expected a number, found {field:?}: give categories as numbers, or leave the column out",
-                    line + 1,
-                    names[j]
-                ))
-            })?;
-            values.push(number);
-        }
-    }
-    if columns == 0 || values.is_empty() {
-        return Err(fail("expected rows of numbers, found none".into()));
-    }
-    Ok((names, Rows::new(values, columns)))
-}
-
 impl Table {
     /// Reads a CSV file; the label is the column of that name, or the last one.
-    pub fn read(path: &Path, target: Option<&str>) -> Result<Self> {
-        let (mut names, rows) = numbers(path)?;
+    pub fn read(path: &Path, target: Option<&str>, reading: &Reading) -> Result<Self> {
+        let (mut names, rows) = numbers(path, reading)?;
         let d = rows.columns;
         let at = match target {
             None => d - 1,
@@ -110,7 +74,7 @@ impl Table {
             if std.is_nan() || std <= 0.0 {
                 return Err(AttributionError::Unsupported {
                     what: self.names[j].clone(),
-                    reason: "this column is constant, so it has no correlation with others; leave it out".into(),
+                    reason: "this column is constant, so it has no correlation with others; leave it out (--without)".into(),
                 });
             }
             for i in 0..out.len() {
@@ -129,7 +93,9 @@ impl Table {
     ) -> Result<(Dataset, TwinReport)> {
         let real = self.standardised()?;
         let d = real.columns;
-        let normal = Normal::gaussian(vec![0.0; d], real.covariance(1))?;
+        let covariance = real.covariance(1);
+        self.refuse_what_others_determine(&covariance)?;
+        let normal = Normal::gaussian(vec![0.0; d], covariance)?;
         let given = normal.given(0, false);
         let zeros = vec![0.0; d];
         let make = |n: usize, first: u64| {
@@ -167,6 +133,25 @@ impl Table {
             },
         };
         Ok((dataset, report))
+    }
+
+    /// A column that follows from those before it has no density beside them.
+    fn refuse_what_others_determine(&self, covariance: &[f64]) -> Result<()> {
+        let d = self.x.columns;
+        let determined = (1..=d).find(|&k| {
+            let corner: Vec<f64> = (0..k * k).map(|i| covariance[i / k * d + i % k]).collect();
+            cholesky(&corner, k).is_none()
+        });
+        match determined {
+            None => Ok(()),
+            Some(k) => Err(AttributionError::Unsupported {
+                what: self.names[k - 1].clone(),
+                reason: format!(
+                    "this column is a linear function of those before it ({}), so that the covariance is not positive definite; leave it out (--without)",
+                    self.names[..k - 1].join(", ")
+                ),
+            }),
+        }
     }
 
     fn report(&self, real: &Rows, twin: &Rows, twin_y: &[f64]) -> TwinReport {
@@ -271,17 +256,22 @@ mod tests {
     fn a_category_and_a_constant_column_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
+        let read = |target| Table::read(&path, target, &Reading::default());
         std::fs::write(&path, "a,b,c\n1,2,3\n4,jan,6\n").unwrap();
-        let error = Table::read(&path, None).unwrap_err().to_string();
+        let error = read(None).unwrap_err().to_string();
         assert!(
             error.contains("line 3, b") && error.contains("jan"),
             "{error}"
         );
         std::fs::write(&path, "a,b,c\n1,2,3\n4,2,6\n5,2,7\n6,2,1\n7,2,9\n").unwrap();
-        let table = Table::read(&path, None).unwrap();
+        let table = read(None).unwrap();
         let error = table.twin(None, None, 0).unwrap_err().to_string();
-        assert!(error.contains("constant"), "{error}");
-        let error = Table::read(&path, Some("z")).unwrap_err().to_string();
+        assert!(error.contains("b: this column is constant"), "{error}");
+        std::fs::write(&path, "a,b,c\n1,2,3\n4,8,6\n5,10,7\n6,12,1\n7,14,9\n").unwrap();
+        let error = read(None).unwrap().twin(None, None, 0).unwrap_err();
+        let words = "b: this column is a linear function of those before it (a)";
+        assert!(error.to_string().contains(words), "{error}");
+        let error = read(Some("z")).unwrap_err().to_string();
         assert!(error.contains("one of a, b, c"), "{error}");
     }
 }

@@ -93,6 +93,13 @@ impl Method {
             .explain(model, train, points),
             Self::Shapr => Shapr::of(variant).explain(model, train, points, seed),
             Self::Lime => Ok(Lime::default().explain(model, train, points, seed)),
+            Self::Maple if train.len() < 2 => Err(AttributionError::Unsupported {
+                what: "maple".into(),
+                reason: format!(
+                    "grows a forest on some training rows and tries it on others: at least 2 are needed, {} is there",
+                    train.len()
+                ),
+            }),
             Self::Maple => {
                 let maple = Maple::fit(&maple::Settings::default(), model, train, seed);
                 Ok(maple.explain(points))

@@ -144,14 +144,8 @@ impl Shapr {
     }
 
     fn gaussian(&self, model: &Model, train: &Rows, points: &Rows, seed: u64) -> Result<Rows> {
-        let normal = Normal::gaussian(train.means(), train.covariance(1)).map_err(|e| {
-            AttributionError::Unsupported {
-                what: "shapr --approach gaussian".into(),
-                reason: format!(
-                    "the training rows have no normal distribution ({e}); use empirical"
-                ),
-            }
-        })?;
+        let normal = Normal::gaussian(train.means(), train.covariance(1))
+            .map_err(|e| no_normal("gaussian", &e))?;
         let features = Features::Normal(normal);
         let d = train.columns;
         let values: Vec<Vec<f64>> = (0..1u64 << d)
@@ -181,9 +175,12 @@ impl Shapr {
         let mut correlation = scores.covariance(1);
         let deviations: Vec<f64> = (0..d).map(|j| correlation[j * d + j].sqrt()).collect();
         for (at, value) in correlation.iter_mut().enumerate() {
-            *value /= deviations[at / d] * deviations[at % d];
+            // A constant feature keeps its variance of 0, which is refused below.
+            let scale = deviations[at / d] * deviations[at % d];
+            *value /= if scale > 0.0 { scale } else { 1.0 };
         }
-        let normal = Normal::gaussian(vec![0.0; d], correlation)?;
+        let normal =
+            Normal::gaussian(vec![0.0; d], correlation).map_err(|e| no_normal("copula", &e))?;
         let given: Vec<_> = (0..1u64 << d).map(|s| normal.given(s, false)).collect();
         Ok(each(points, |_, x| {
             let z = to_scores(&margins, x);
@@ -210,6 +207,13 @@ impl Shapr {
                 .collect();
             shapley(&values, d)
         }))
+    }
+}
+
+fn no_normal(approach: &str, why: &AttributionError) -> AttributionError {
+    AttributionError::Unsupported {
+        what: format!("shapr --approach {approach}"),
+        reason: format!("the training rows have no normal distribution ({why}); use empirical"),
     }
 }
 

@@ -2,7 +2,7 @@
 //! weights, so that only their direction counts.
 //!
 //! `correct`: a random set of features is replaced by a noisy conditional expectation given the others. `as-released`: all features are replaced by
-//! clip(−0.2 z, 0, 1), z standard normal, whatever the data are. Weights that are all zero explain nothing (β = 0); the released code divides 0 by 0.
+//! clip(−0.2 z, 0, 1), z standard normal, whatever the data are. Weights that are all zero explain nothing (β = 0); the released code divides 0 by 0, which scores do not repeat.
 
 use crate::attribute::Variant;
 use crate::attribute::data::{Features, Given};

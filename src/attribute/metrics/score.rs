@@ -117,6 +117,24 @@ const RELEASED_DRAWS: usize = 100;
 const RELEASED_PERTURBATIONS: usize = 1000;
 const RELEASED_SHAPLEY_DRAWS: usize = 20_000;
 
+/// Perturbations that are predicted at once.
+const BLOCK: usize = 1024;
+
+/// Weights so large or small that squares of them are not numbers, brought near one by a power of two: no metric asks for their scale.
+fn moderate(weights: &Rows) -> Rows {
+    let mut scaled = weights.clone();
+    for i in 0..scaled.len() {
+        let row = scaled.row_mut(i);
+        let most = row.iter().fold(0.0f64, |m, w| m.max(w.abs()));
+        if most > 0.0 && !(1e-100..1e100).contains(&most) {
+            // In two steps: 2^1074 is no number.
+            let half = 2f64.powi((-most.log2() / 2.0) as i32);
+            row.iter_mut().for_each(|w| *w = *w * half * half);
+        }
+    }
+    scaled
+}
+
 /// The points that are judged, and what they come from.
 pub struct Scoring<'a> {
     pub data: &'a Dataset,
@@ -150,6 +168,7 @@ impl Scoring<'_> {
     /// A metric that does not retrain.
     pub fn score(&self, metric: Metric, weights: &Rows) -> Result<Estimate> {
         self.check(weights, self.points.len(), "weights")?;
+        let weights = &moderate(weights);
         let released = self.settings.variant == Variant::AsReleased;
         let interventional = self.settings.conditional == Conditional::Interventional;
         match metric {
@@ -253,6 +272,7 @@ impl Scoring<'_> {
         for weights in all_weights {
             self.check(weights, self.points.len(), "weights")?;
         }
+        let all_weights: Vec<Rows> = all_weights.iter().map(|w| moderate(w)).collect();
         let requests = Requests::everything(self.points.len(), d);
         let plan = Plan {
             model: self.model,
@@ -321,22 +341,24 @@ impl Scoring<'_> {
                 |replacements, i| {
                     let x = self.points.row(i);
                     let mut random = Draws::new(self.settings.seed, streams::INFIDELITY, i as u64);
-                    let mut rows = Rows::zeros(draws, d);
-                    for k in 0..draws {
-                        let row = rows.row_mut(k);
-                        match variant {
-                            Variant::AsReleased => released_perturbation(&mut random, row),
-                            Variant::Correct => perturbation(replacements, x, &mut random, row),
-                        }
-                    }
-                    let mut out = vec![0.0; draws];
-                    self.model.predict_into(&rows.values, &mut out);
                     let at_point = self.model.predict_one(x);
                     let mut moments = vec![Moments::default(); GROUPS];
-                    for (k, (row, value)) in rows.iter().zip(&out).enumerate() {
-                        let parts = x.iter().zip(row).zip(weights.row(i));
-                        let along: f64 = parts.map(|((x, r), w)| (x - r) * w).sum();
-                        moments[k % GROUPS].add(at_point - value, along);
+                    for first in (0..draws).step_by(BLOCK) {
+                        let mut rows = Rows::zeros(BLOCK.min(draws - first), d);
+                        for k in 0..rows.len() {
+                            let row = rows.row_mut(k);
+                            match variant {
+                                Variant::AsReleased => released_perturbation(&mut random, row),
+                                Variant::Correct => perturbation(replacements, x, &mut random, row),
+                            }
+                        }
+                        let mut out = vec![0.0; rows.len()];
+                        self.model.predict_into(&rows.values, &mut out);
+                        for (k, (row, value)) in rows.iter().zip(&out).enumerate() {
+                            let parts = x.iter().zip(row).zip(weights.row(i));
+                            let along: f64 = parts.map(|((x, r), w)| (x - r) * w).sum();
+                            moments[(first + k) % GROUPS].add(at_point - value, along);
+                        }
                     }
                     moments
                 },
@@ -353,7 +375,8 @@ impl Scoring<'_> {
                         total.along += part.along;
                     }
                 }
-                total.infidelity(variant)
+                // The released code divides 0 by 0 where all weights are 0; here they explain nothing in both variants.
+                total.infidelity(Variant::Correct)
             })
         })
     }
@@ -373,6 +396,7 @@ impl Scoring<'_> {
             data.train.x.len(),
             "weights of the training rows",
         )?;
+        let (test_weights, train_weights) = (&moderate(test_weights), &moderate(train_weights));
         let retraining = Retraining {
             kind,
             task: data.labels.task,

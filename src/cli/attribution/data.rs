@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use super::usage;
 use crate::attribute::Variant;
 use crate::attribute::data::{
-    Component, Dataset, Features, LabelFunction, Labels, Multinomial, Normal, Recipe, Table, Task,
-    write,
+    Categories, Component, Dataset, Features, LabelFunction, Labels, Multinomial, Normal, Reading,
+    Recipe, Table, Task, write,
 };
 use crate::cli::{UsageError, print};
 
@@ -26,9 +26,9 @@ pub struct DataArgs {
         conflicts_with = "like"
     )]
     labels: String,
-    /// Correlation between any two features (gaussian, mixture)
-    #[arg(long, default_value_t = 0.5, allow_hyphen_values = true, conflicts_with_all = ["like", "covariance"])]
-    rho: f64,
+    /// Correlation between any two features (gaussian, mixture; default 0.5)
+    #[arg(long, allow_hyphen_values = true, conflicts_with_all = ["like", "covariance"])]
+    rho: Option<f64>,
     /// Number of features
     #[arg(long, default_value_t = 5, conflicts_with = "like")]
     dim: usize,
@@ -50,18 +50,24 @@ pub struct DataArgs {
     /// A CSV file of the covariance, a row for each feature (gaussian; instead of --rho)
     #[arg(long, value_name = "FILE", conflicts_with = "like")]
     covariance: Option<PathBuf>,
-    /// Trials of multinomial features
-    #[arg(long, default_value_t = 20)]
-    trials: usize,
+    /// Trials of multinomial features (default 20)
+    #[arg(long, value_name = "N", conflicts_with = "like")]
+    trials: Option<usize>,
     /// Probabilities of multinomial features, one for each (default: all the same)
-    #[arg(long, value_name = "P,P,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "P,P,…",
+        value_delimiter = ',',
+        conflicts_with = "like"
+    )]
     probabilities: Vec<f64>,
     /// Weights of linear labels (default D-1,…,1,0)
     #[arg(
         long,
         value_name = "W,W,…",
         value_delimiter = ',',
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        conflicts_with = "like"
     )]
     weights: Vec<f64>,
     /// Standard deviation of the noise on labels, before they are normalised
@@ -79,6 +85,17 @@ pub struct DataArgs {
     /// The label's column of --like (default: the last)
     #[arg(long, value_name = "NAME", requires = "like")]
     target: Option<String>,
+    /// Columns of --like that are left out
+    #[arg(
+        long,
+        value_name = "NAME,NAME,…",
+        value_delimiter = ',',
+        requires = "like"
+    )]
+    without: Vec<String>,
+    /// A column of texts of --like and its categories, which become 0, 1, … (again for other columns)
+    #[arg(long, value_name = "NAME=TEXT,TEXT,…", value_parser = categories, requires = "like")]
+    categories: Vec<Categories>,
     /// Seed of all draws
     #[arg(long, default_value_t = 7)]
     seed: u64,
@@ -101,11 +118,28 @@ enum TaskArg {
     Classification,
 }
 
+fn categories(text: &str) -> Result<Categories, String> {
+    let (column, names) = text
+        .split_once('=')
+        .ok_or("expected a column's name, = and its categories with commas between them")?;
+    let names: Vec<String> = names.split(',').map(|n| n.trim().to_owned()).collect();
+    let twice = (1..names.len()).find(|&i| names[..i].contains(&names[i]));
+    match twice {
+        Some(i) => Err(format!("category {:?} stands there twice", names[i])),
+        None => Ok(Categories {
+            column: column.trim().to_owned(),
+            names,
+        }),
+    }
+}
+
 pub fn run(args: &DataArgs) -> anyhow::Result<()> {
-    if args.n == Some(0) || args.test == Some(0) || args.noise < 0.0 {
+    let sensible = args.noise >= 0.0 && args.noise.is_finite();
+    if args.n == Some(0) || args.test == Some(0) || !sensible {
         let why = "--n and --test: expected at least 1 row; --noise: expected 0 or more";
         return Err(UsageError(why.into()).into());
     }
+    refuse_what_does_nothing(args)?;
     if args.out.join("dataset.json").exists() {
         let why = format!(
             "{} holds a data set: name another --out",
@@ -142,8 +176,48 @@ pub fn run(args: &DataArgs) -> anyhow::Result<()> {
         seed: args.seed,
     };
     let made = recipe.make();
+    refuse_no_numbers(&made)?;
     write(&made, &args.out).map_err(usage)?;
     print(&described(&made, &args.out))
+}
+
+/// An option that the family or the labels do not take.
+fn refuse_what_does_nothing(args: &DataArgs) -> anyhow::Result<()> {
+    let wrong = |why: &str| Err(UsageError(why.into()).into());
+    let gaussian = args.features == Family::Gaussian;
+    if !gaussian && (!args.mean.is_empty() || args.covariance.is_some()) {
+        return wrong("--mean and --covariance are for --features gaussian");
+    }
+    let counts = args.features == Family::Multinomial;
+    if !counts && (args.trials.is_some() || !args.probabilities.is_empty()) {
+        return wrong("--trials and --probabilities are for --features multinomial");
+    }
+    if counts && args.rho.is_some() {
+        return wrong(
+            "--rho is for --features gaussian or mixture: counts that add up have correlations of their own",
+        );
+    }
+    if !args.weights.is_empty() && args.labels != "linear" {
+        return wrong("--weights is for --labels linear");
+    }
+    match args.weights.iter().all(|w| w.is_finite()) {
+        true => Ok(()),
+        false => wrong("--weights: expected finite numbers"),
+    }
+}
+
+/// Labels that are no numbers: the released code divides by a spread of zero.
+fn refuse_no_numbers(data: &Dataset) -> anyhow::Result<()> {
+    for (option, part) in [("--n", &data.train), ("--test", &data.test)] {
+        if part.y.iter().any(|y| !y.is_finite()) {
+            let rows = part.y.len();
+            let why = format!(
+                "{option} {rows} with --variant as-released: its labels are all the same, and it divides by their standard deviation; take more rows or --variant correct"
+            );
+            return Err(UsageError(why).into());
+        }
+    }
+    Ok(())
 }
 
 fn described(data: &Dataset, out: &Path) -> String {
@@ -177,14 +251,11 @@ fn features(args: &DataArgs) -> anyhow::Result<Features> {
         false => args.mean.clone(),
     };
     expect_length("--mean", &mean, d)?;
-    if args.features != Family::Gaussian && (!args.mean.is_empty() || args.covariance.is_some()) {
-        let why = "--mean and --covariance are for --features gaussian";
-        return Err(UsageError(why.into()).into());
-    }
+    let rho = args.rho.unwrap_or(0.5);
     let covariance: Vec<f64> = match &args.covariance {
         Some(path) => square(path, d)?,
         None => (0..d * d)
-            .map(|i| if i % (d + 1) == 0 { 1.0 } else { args.rho })
+            .map(|i| if i % (d + 1) == 0 { 1.0 } else { rho })
             .collect(),
     };
     match args.features {
@@ -207,7 +278,7 @@ fn features(args: &DataArgs) -> anyhow::Result<Features> {
                 false => args.probabilities.clone(),
             };
             expect_length("--probabilities", &shares, d)?;
-            let made = Multinomial::new(args.trials, shares).map_err(usage)?;
+            let made = Multinomial::new(args.trials.unwrap_or(20), shares).map_err(usage)?;
             Ok(Features::Multinomial(made))
         }
     }
@@ -250,7 +321,12 @@ fn square(path: &Path, d: usize) -> anyhow::Result<Vec<f64>> {
 }
 
 fn twin(args: &DataArgs, like: &Path) -> anyhow::Result<()> {
-    let table = Table::read(like, args.target.as_deref()).map_err(usage)?;
+    let reading = Reading {
+        without: args.without.clone(),
+        categories: args.categories.clone(),
+        hint: ": name a column's categories with --categories, or leave it out with --without",
+    };
+    let table = Table::read(like, args.target.as_deref(), &reading).map_err(usage)?;
     let (made, report) = table.twin(args.n, args.test, args.seed).map_err(usage)?;
     write(&made, &args.out).map_err(usage)?;
     let mut text = described(&made, &args.out);

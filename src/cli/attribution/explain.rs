@@ -39,9 +39,9 @@ pub struct ExplainArgs {
     /// Rows that lime draws for a point (5000), or subsets that kernel-shap looks at (2d + 2048)
     #[arg(long, value_name = "N")]
     samples: Option<usize>,
-    /// Width of lime's kernel over the root of the number of features
-    #[arg(long, value_name = "W", default_value_t = 0.5)]
-    kernel_width: f64,
+    /// Width of lime's kernel over the root of the number of features (0.5)
+    #[arg(long, value_name = "W")]
+    kernel_width: Option<f64>,
     /// Seed of what is random
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -106,8 +106,8 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         Method::Lime => {
             let usual = Lime::default();
             let lime = Lime {
-                samples: args.samples.unwrap_or(usual.samples).max(2),
-                relative_width: args.kernel_width,
+                samples: args.samples.unwrap_or(usual.samples),
+                relative_width: args.kernel_width.unwrap_or(usual.relative_width),
                 ..usual
             };
             Ok(lime.explain(&model, train, &points, args.seed))
@@ -116,11 +116,12 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     };
     let weights = weights.map_err(usage)?;
     let seconds = started.elapsed().as_secs_f64();
+    let unwritable =
+        |e: std::io::Error| anyhow::anyhow!("{}: cannot write: {e}", args.out.display());
     if let Some(folder) = args.out.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)?;
+        std::fs::create_dir_all(folder).map_err(unwritable)?;
     }
-    std::fs::write(&args.out, csv(&weights))
-        .map_err(|e| anyhow::anyhow!("{}: cannot write: {e}", args.out.display()))?;
+    std::fs::write(&args.out, csv(&weights)).map_err(unwritable)?;
     if !args.quiet {
         say(&format!(
             "{} points by {} in {seconds:.3} s ({:.2e} s each)",
@@ -153,7 +154,13 @@ fn refuse_what_does_nothing(args: &ExplainArgs, method: Method) -> anyhow::Resul
     if args.samples.is_some() && !matches!(method, Method::Lime | Method::KernelShap) {
         return wrong("--samples", "lime or kernel-shap");
     }
-    let positive = args.kernel_width > 0.0 && args.background != Some(0);
+    if args.kernel_width.is_some() && method != Method::Lime {
+        return wrong("--kernel-width", "lime");
+    }
+    if method == Method::Lime && args.samples.is_some_and(|n| n < 2) {
+        return Err(UsageError("--samples: expected at least 2".into()).into());
+    }
+    let positive = args.kernel_width.is_none_or(|w| w > 0.0) && args.background != Some(0);
     match positive {
         true => Ok(()),
         false => {

@@ -20,7 +20,7 @@ pub struct ScoreArgs {
     /// The model that was explained
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
-    /// Weights of the first test rows (CSV with a line of names)
+    /// Weights of the first test rows (CSV; a line of names may come first)
     #[arg(long, value_name = "FILE")]
     weights: PathBuf,
     /// Weights of all training rows, for ROAR (then --weights has all test rows)
@@ -42,9 +42,9 @@ pub struct ScoreArgs {
     /// Draws are doubled until a value's Monte-Carlo error is at most this
     #[arg(long, value_name = "E", default_value_t = 0.005)]
     standard_error: f64,
-    /// No more draws than this
-    #[arg(long, value_name = "N", default_value_t = 64_000)]
-    most_draws: usize,
+    /// No more draws than this (default: 64000, or --draws if that is more)
+    #[arg(long, value_name = "N")]
+    most_draws: Option<usize>,
     /// Seed of draws and trainings
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -72,10 +72,9 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<()> {
         );
         return Err(UsageError(why).into());
     }
-    if args.draws < 10 || args.standard_error <= 0.0 {
-        let why = "--draws: expected at least 10; --standard-error: expected more than 0";
-        return Err(UsageError(why.into()).into());
-    }
+    let usual = Settings::default().most_draws.max(args.draws);
+    let most_draws = args.most_draws.unwrap_or(usual);
+    refuse_what_cannot_be(args, most_draws)?;
     let data = data::read(&args.data).map_err(usage)?;
     let model = models::read(&args.model).map_err(usage)?;
     let model = model.for_data(data.dimension()).map_err(usage)?;
@@ -103,7 +102,7 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<()> {
         conditional: args.conditional,
         draws: args.draws,
         standard_error: args.standard_error,
-        most_draws: args.most_draws.max(args.draws),
+        most_draws,
         seed: args.seed,
     };
     let scoring = Scoring {
@@ -131,6 +130,26 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Days of work: a slip of the keyboard.
+const MOST_DRAWS: usize = 100_000_000;
+
+fn refuse_what_cannot_be(args: &ScoreArgs, most_draws: usize) -> anyhow::Result<()> {
+    let wrong = |why: String| Err(UsageError(why).into());
+    if args.draws < 10 || most_draws < args.draws || most_draws > MOST_DRAWS {
+        return wrong(format!(
+            "expected --draws of at least 10 and --most-draws between it and {MOST_DRAWS}, found {} and {most_draws}",
+            args.draws
+        ));
+    }
+    match args.standard_error > 0.0 {
+        true => Ok(()),
+        false => wrong(format!(
+            "--standard-error: expected more than 0, found {}",
+            args.standard_error
+        )),
+    }
+}
+
 /// A metric's value, and how long it took.
 struct Scored {
     metric: Metric,
@@ -155,12 +174,17 @@ fn read_weights(path: &Path) -> anyhow::Result<Rows> {
     let fail = |line: usize, why: String| anyhow::anyhow!("{}, line {line}: {why}", path.display());
     let text = std::fs::read_to_string(path)
         .map_err(|e| anyhow::anyhow!("{}: cannot read: {e}", path.display()))?;
-    let mut lines = text.lines().enumerate();
-    let columns = lines
-        .next()
-        .map_or(0, |(_, names)| names.split(',').count());
-    let mut values = Vec::new();
-    for (line, row) in lines.filter(|(_, l)| !l.trim().is_empty()) {
+    let lines = text.lines().enumerate();
+    let lines = lines.filter(|(_, l)| !l.trim().is_empty());
+    let (mut columns, mut values) = (None, Vec::new());
+    for (line, row) in lines {
+        let fields = row.split(',').count();
+        let named = row.split(',').all(|f| f.trim().parse::<f64>().is_err());
+        if columns.is_none() && named {
+            columns = Some(fields);
+            continue;
+        }
+        let columns = *columns.get_or_insert(fields);
         let before = values.len();
         for field in row.split(',') {
             let number = field.trim().parse::<f64>().ok().filter(|v| v.is_finite());
@@ -181,11 +205,11 @@ fn read_weights(path: &Path) -> anyhow::Result<Rows> {
     }
     if values.is_empty() {
         anyhow::bail!(
-            "{}: expected a line of names and a row of weights for each point, found none",
+            "{}: expected a row of weights for each point (a line of names may come first), found none",
             path.display()
         );
     }
-    Ok(Rows::new(values, columns))
+    Ok(Rows::new(values, columns.unwrap_or(1)))
 }
 
 fn as_text(args: &ScoreArgs, points: usize, found: &[Scored]) -> String {

@@ -68,7 +68,8 @@ pub fn run(args: &AttributionArgs) -> anyhow::Result<()> {
     let out = args.out.display();
     match done.text {
         Some(text) => print(&format!(
-            "{text}{out}/{RAW} holds all values, {out}/{TABLES} these tables, {out}/*.svg the plots\n"
+            "{text}{} trials took {:.0} s together.\n{out}/{RAW} holds all values, {out}/{TABLES} these tables, {out}/*.svg the plots\n",
+            done.all, done.seconds
         )),
         None => print(&format!(
             "{} of {} trials are there; the tables come with the last of them\n",

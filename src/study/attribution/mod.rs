@@ -41,6 +41,8 @@ pub struct Done {
     pub all: usize,
     /// The tables, once all trials are there.
     pub text: Option<String>,
+    /// What all trials took together, once they are there.
+    pub seconds: f64,
 }
 
 /// Runs the i-th of n shards of the trials that are not there yet, then the tables if nothing is missing. `note` hears of each trial: done, of how many, and its name.
@@ -71,7 +73,7 @@ pub fn run(
         found.extend(trial.read(&folder)?.map(|f| (trial, f)));
     }
     let done = found.len();
-    let mut text = None;
+    let (mut text, mut seconds) = (None, 0.0);
     if done == trials.len() {
         let results = Results::new(found);
         let shown = results.text(config);
@@ -84,12 +86,13 @@ pub fn run(
             write(&name, &svg)?;
         }
         write(TABLES, &shown)?;
-        text = Some(shown);
+        (text, seconds) = (Some(shown), results.seconds());
     }
     Ok(Done {
         trials: done,
         all: trials.len(),
         text,
+        seconds,
     })
 }
 

@@ -1,5 +1,8 @@
 //! Table 1 of [xai-bench]: mean ± standard deviation over ten trials, and which fault of the released code explains a cell.
 
+/// Trials behind each published mean.
+pub const PUBLISHED_TRIALS: f64 = 10.0;
+
 /// Columns of the table.
 pub const EXPLAINERS: [&str; 7] = [
     "random",
@@ -82,7 +85,7 @@ pub fn published(metric: &str, explainer: &str) -> Option<(f64, f64)> {
 }
 
 /// Faults of the released code that decide a cell, by a letter below the table.
-pub const FAULTS: [(char, &str); 4] = [
+pub const FAULTS: [(char, &str); 6] = [
     (
         'a',
         "monotonicity compares changes between unrelated sets: the prediction after feature j is kept at place j, not at its step",
@@ -99,6 +102,14 @@ pub const FAULTS: [(char, &str); 4] = [
         'd',
         "infidelity replaces all features by clip(−0.2 z, 0, 1), whatever the data are",
     ),
+    (
+        'e',
+        "ROAR replaces a removed feature by one random draw, and rounds shares of 5 features down, so that two of its six points remove nothing and none removes all",
+    ),
+    (
+        'f',
+        "SHAPR has σ = 0.4 for all subsets and takes single features for unconditional",
+    ),
 ];
 
 /// The faults behind a cell.
@@ -107,11 +118,13 @@ pub fn faults(metric: &str, explainer: &str) -> Vec<char> {
     match metric {
         "monotonicity" => found.push('a'),
         "infidelity" => found.push('d'),
+        "roar" => found.push('e'),
         _ => {}
     }
     match explainer {
         "l2x" => found.push('b'),
         "breakdown" => found.push('c'),
+        "shapr" => found.push('f'),
         _ => {}
     }
     found

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::config::{Config, Panel};
 use super::figure::{Line, figure};
-use super::published::{FAULTS, faults, published};
+use super::published::{FAULTS, PUBLISHED_TRIALS, faults, published};
 use super::trial::{Found, Trial};
 use crate::attribute::metrics::Metric;
 use crate::attribute::{Variant, mean_and_std};
@@ -102,13 +102,12 @@ impl<'a> Results<'a> {
                 text.push('\n');
             }
         }
-        let seconds: f64 = self.trials.iter().map(|(_, f)| f.seconds).sum();
-        let _ = writeln!(
-            text,
-            "{} trials took {seconds:.0} s together.",
-            self.trials.len()
-        );
         text
+    }
+
+    /// What the trials took together. It stands in no file of results, so that these do not depend on the machine.
+    pub fn seconds(&self) -> f64 {
+        self.trials.iter().map(|(_, f)| f.seconds).sum()
     }
 
     fn one_rho(&self, text: &mut String, config: &Config, panel: &Panel, variant: Variant) {
@@ -144,8 +143,10 @@ impl<'a> Results<'a> {
                 let marks: String = faults(metric.name(), method.name()).into_iter().collect();
                 letters.extend(marks.chars());
                 compared += 1;
-                // Two trials differ by both deviations.
-                let far = (cell.mean - mean).abs() > 2.0 * (std * std + cell.std * cell.std).sqrt();
+                // Both are means: four standard errors of their difference. One seed has no deviation of its own.
+                let own = if cell.seeds > 1 { cell.std } else { std };
+                let variance = std * std / PUBLISHED_TRIALS + own * own / cell.seeds as f64;
+                let far = (cell.mean - mean).abs() > 4.0 * variance.sqrt();
                 agree += usize::from(!far);
                 let star = if far { "*" } else { "" };
                 theirs.push(
@@ -163,7 +164,7 @@ impl<'a> Results<'a> {
         if compared > 0 {
             let _ = writeln!(
                 text,
-                "{agree} of {compared} cells agree with the published ones within twice both deviations; * does not."
+                "{agree} of {compared} cells agree with the published ones within four standard errors of the two means; * does not."
             );
             letters.sort_unstable();
             letters.dedup();
