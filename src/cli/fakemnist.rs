@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::{UsageError, print};
-use crate::images::{self, Idx};
+use crate::images::{self, Idx, IdxError};
 use crate::score::write_atomically;
 use crate::study::quantitative::{FakeSet, fake_mnist};
 
@@ -28,31 +28,12 @@ pub struct FakeMnistArgs {
 }
 
 pub fn run(args: &FakeMnistArgs) -> anyhow::Result<()> {
-    let read = |name: &str| -> anyhow::Result<Idx> {
-        let plain = args.mnist.join(name);
-        let packed = args.mnist.join(format!("{name}.gz"));
-        let found = [plain, packed].into_iter().find(|p| p.is_file());
-        let path = found.ok_or_else(|| {
-            UsageError(format!(
-                "--mnist {}: expected {name} or {name}.gz in it, found neither; give the folder of MNIST's four files",
-                args.mnist.display()
-            ))
-        })?;
-        Ok(images::read_idx(&path)?)
-    };
     let mut sets = Vec::new();
-    for part in ["train", "t10k"] {
-        let images = read(&format!("{part}-images-idx3-ubyte"))?;
-        let labels = read(&format!("{part}-labels-idx1-ubyte"))?;
-        if labels.shape.len() != 1 || labels.shape.first() != images.shape.first() {
-            return Err(UsageError(format!(
-                "--mnist {}: {part}: expected one label for each image, found images {:?} and labels {:?}",
-                args.mnist.display(),
-                images.shape,
-                labels.shape
-            ))
-            .into());
-        }
+    for part in images::MNIST_PARTS {
+        let (images, labels) = images::read_mnist(&args.mnist, part).map_err(|e| match e {
+            IdxError::Absent { .. } => UsageError(format!("--mnist {e}")).into(),
+            other => anyhow::Error::from(other),
+        })?;
         sets.push((part, images, labels));
     }
     let made = fake_mnist(&sets[0].1, &sets[1].1, args.published_grey_levels);

@@ -17,6 +17,8 @@ pub enum IdxError {
         expected: String,
         found: String,
     },
+    #[error("{}: expected {name} or {name}.gz in it, found neither; give the folder of MNIST's four files", folder.display())]
+    Absent { folder: PathBuf, name: String },
 }
 
 /// 8-bit values with their shape: images `[n, rows, columns]` or labels `[n]`.
@@ -50,6 +52,45 @@ pub fn read_idx(path: &Path) -> Result<Idx, IdxError> {
         source,
     })?;
     parse_idx(&bytes, path)
+}
+
+/// A file of one of MNIST's sets, plain or packed, under the names that the set is distributed with.
+fn mnist_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    let packed = folder.join(format!("{name}.gz"));
+    [folder.join(name), packed]
+        .into_iter()
+        .find(|p| p.is_file())
+}
+
+/// True if the folder has images under the names of MNIST's files.
+pub fn is_mnist(folder: &Path) -> bool {
+    MNIST_PARTS
+        .iter()
+        .any(|part| mnist_file(folder, &format!("{part}-images-idx3-ubyte")).is_some())
+}
+
+/// The parts of a folder of MNIST's files: for training and for testing.
+pub const MNIST_PARTS: [&str; 2] = ["train", "t10k"];
+
+/// Images `[n, rows, columns]` and labels `[n]` of a part (see [`MNIST_PARTS`]) of a folder of MNIST's files.
+pub fn read_mnist(folder: &Path, part: &str) -> Result<(Idx, Idx), IdxError> {
+    let read = |name: String| match mnist_file(folder, &name) {
+        Some(path) => read_idx(&path),
+        None => Err(IdxError::Absent {
+            folder: folder.into(),
+            name,
+        }),
+    };
+    let images = read(format!("{part}-images-idx3-ubyte"))?;
+    let labels = read(format!("{part}-labels-idx1-ubyte"))?;
+    if images.shape.len() != 3 || labels.shape != images.shape[..1] {
+        return Err(IdxError::Format {
+            path: folder.into(),
+            expected: format!("images [n, rows, columns] and one label for each in {part}"),
+            found: format!("images {:?} and labels {:?}", images.shape, labels.shape),
+        });
+    }
+    Ok((images, labels))
 }
 
 /// Reads the content of a file; `path` stands for it in messages.

@@ -41,7 +41,7 @@ use std::path::Path;
 pub use celeba::{Attributes, AttributesError};
 pub use error::ImageError;
 pub use files::list_images;
-pub use idx::{Idx, IdxError, is_idx, parse_idx, read_idx};
+pub use idx::{Idx, IdxError, MNIST_PARTS, is_idx, is_mnist, parse_idx, read_idx, read_mnist};
 pub use manifest::read_manifest;
 pub use pairs::{Pair, Pairing, pair_folders};
 pub use resize::{Filter, Order, Window, center_crop, passes, resize, resize_in_order};

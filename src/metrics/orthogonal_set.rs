@@ -113,7 +113,7 @@ pub fn orthogonal_set(
     select(&mut Screen::default(), original, candidates, params)
 }
 
-/// Samples that a thread takes at a time at least.
+/// Samples that a thread takes at a time.
 const SAMPLES: usize = 32;
 
 /// Selects for each of `b` samples: `originals` [b, d], `candidates` [b · n, d], rows of one sample together.
@@ -122,16 +122,20 @@ pub fn orthogonal_sets(
     candidates: Matrix<'_>,
     params: &OrthogonalSetParams,
 ) -> Result<Vec<OrthogonalSet>> {
-    let b = originals.rows();
     let n = candidates_of_a_sample(originals, candidates)?;
-    (0..b)
-        .into_par_iter()
-        .with_min_len(SAMPLES)
-        .map_init(Screen::default, |screen, i| {
-            let own = candidates.slice("candidates", i * n, (i + 1) * n)?;
-            select(screen, originals.row(i), own, params)
-        })
-        .collect()
+    let mut sets = vec![OrthogonalSet::default(); originals.rows()];
+    sets.par_chunks_mut(SAMPLES).enumerate().try_for_each_init(
+        Screen::default,
+        |screen, (piece, sets)| {
+            for (k, set) in sets.iter_mut().enumerate() {
+                let i = piece * SAMPLES + k;
+                let own = candidates.slice("candidates", i * n, (i + 1) * n)?;
+                *set = select(screen, originals.row(i), own, params)?;
+            }
+            Ok(())
+        },
+    )?;
+    Ok(sets)
 }
 
 /// By the screen where that decides, else in f64.

@@ -1,4 +1,4 @@
-//! Images with known attributes, as `foil glyphs render` writes them.
+//! Images with known attributes, as `foil glyphs render` writes them, of CelebA, or of MNIST's files.
 
 use std::path::Path;
 
@@ -28,6 +28,22 @@ pub struct Row {
 }
 
 impl Row {
+    /// An image of which nothing is known but its label.
+    fn labelled(file: String, split: Split, label: usize) -> Self {
+        Self {
+            file,
+            split,
+            character: 0,
+            font: 0,
+            inverse: 0.0,
+            scale: 0.0,
+            x: 0.0,
+            y: 0.0,
+            rotation: 0.0,
+            label,
+        }
+    }
+
     /// Inverse colour, scale, x, y, rotation.
     pub fn continuous(&self) -> [f32; 5] {
         [self.inverse, self.scale, self.x, self.y, self.rotation]
@@ -48,6 +64,8 @@ pub struct Data {
     pub description: String,
     /// What the classes of `label` are called, from class 0 on; none if the data do not say it.
     pub label_names: Vec<String>,
+    /// Whether nothing is known of an image but its label.
+    pub labels_only: bool,
     /// RGB, image after image.
     pixels: Vec<u8>,
 }
@@ -126,17 +144,59 @@ impl Data {
             }
         }
         let pixels: Vec<u8> = images.into_iter().flat_map(|image| image.pixels).collect();
-        let mut digest = Sha256::new();
-        digest.update(table);
-        digest.update(&pixels);
-        let digits = digest.finalize();
-        let description = described(size);
         Ok(Self {
             rows,
             size,
-            sha256: digits.iter().map(|byte| format!("{byte:02x}")).collect(),
-            description,
+            sha256: checksum(table, &pixels),
+            description: described(size),
             label_names,
+            labels_only: false,
+            pixels,
+        })
+    }
+
+    /// Reads a folder of MNIST's four files, or of files of the same names: FakeMNIST, Fashion-MNIST. The last tenth of the images for
+    /// training is for validation.
+    pub fn read_mnist(folder: &Path) -> Result<Self> {
+        let wrong = |what: String| TrainError::File {
+            path: folder.display().to_string(),
+            what,
+        };
+        let (mut rows, mut pixels, mut side) = (Vec::new(), Vec::new(), None);
+        for part in images::MNIST_PARTS {
+            let (images, labels) =
+                images::read_mnist(folder, part).map_err(|e| TrainError::Data(e.to_string()))?;
+            let &[n, height, width] = &images.shape[..] else {
+                unreachable!("images of MNIST's files have three sizes");
+            };
+            let size = *side.get_or_insert(height);
+            if height != size || width != size || size == 0 {
+                return Err(wrong(format!(
+                    "{part} has images of {width}x{height} pixels: all must be squares of one size"
+                )));
+            }
+            for (at, &label) in labels.values.iter().enumerate() {
+                let split = match (part, 10 * at / n) {
+                    ("train", 0..=8) => Split::Train,
+                    ("train", _) => Split::Validation,
+                    _ => Split::Test,
+                };
+                let file = format!("{part} image {at}");
+                rows.push(Row::labelled(file, split, usize::from(label)));
+            }
+            pixels.extend(images.values.iter().flat_map(|&v| [v; 3]));
+        }
+        let Some(size) = side.filter(|_| !rows.is_empty()) else {
+            return Err(wrong("its files hold no images".into()));
+        };
+        let labels: Vec<u8> = rows.iter().map(|row| row.label as u8).collect();
+        Ok(Self {
+            size,
+            sha256: checksum(&labels, &pixels),
+            description: format!("{} images of {size}x{size} pixels of IDX files", rows.len()),
+            label_names: Vec::new(),
+            labels_only: true,
+            rows,
             pixels,
         })
     }
@@ -180,30 +240,23 @@ impl Data {
             };
             let label = usize::from(has);
             table.push_str(&format!("{name},{split:?},{label}\n"));
-            rows.push(Row {
-                file: name,
-                split,
-                character: 0,
-                font: 0,
-                inverse: 0.0,
-                scale: 0.0,
-                x: 0.0,
-                y: 0.0,
-                rotation: 0.0,
-                label,
-            });
+            rows.push(Row::labelled(name, split, label));
         }
         let description = |size: usize| {
             format!("{n} images of {size}x{size} pixels with CelebA's attribute {attribute}")
         };
-        Self::with_images(
+        let data = Self::with_images(
             folder,
             rows,
             vec![format!("not {attribute}"), attribute.to_owned()],
             table.as_bytes(),
             |what| wrong(folder, what),
             description,
-        )
+        )?;
+        Ok(Self {
+            labels_only: true,
+            ..data
+        })
     }
 
     /// What the classes of `label` are called, if there are as many of them; else their numbers.
@@ -255,6 +308,15 @@ impl Data {
     pub fn batch(&self, items: &[usize]) -> Array {
         to_values(items.iter().map(|&item| self.image(item)), self.size)
     }
+}
+
+/// Which data these are: SHA-256 of their table and their pixels.
+fn checksum(table: &[u8], pixels: &[u8]) -> String {
+    let mut digest = Sha256::new();
+    digest.update(table);
+    digest.update(pixels);
+    let digits = digest.finalize();
+    digits.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Square RGB images as NCHW values from −1 to 1.

@@ -63,7 +63,7 @@ impl Meaning {
         });
         Self {
             target,
-            aided: aided && target == Target::Label,
+            aided: aided && target == Target::Label && !data.labels_only,
             labels: count(|r| r.label).max(2),
             fonts: count(|r| r.font),
             // All of them, whether they occur or not: outputs mean the same whatever the data.

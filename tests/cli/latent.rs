@@ -176,8 +176,9 @@ fn explain(world: &TempDir, out: &Path, explainer: &str, more: &[&str]) -> Comma
     command
 }
 
-fn score(world: &TempDir, latents: &Path) -> Value {
+fn score(world: &TempDir, latents: &Path, more: &[&str]) -> Value {
     let mut command = foil(&["latent", "score", "--device", "cpu", "--json"]);
+    command.args(more);
     command
         .arg("--world")
         .arg(world.path())
@@ -200,7 +201,7 @@ fn every_explainer_makes_latents_that_are_scored_by_both_rules() {
                 .success();
             let file = read_latents(&out).unwrap();
             assert_eq!(file.z_cf.len(), 4 * file.z.len(), "{explainer}");
-            let found = score(&world, &out);
+            let found = score(&world, &out, &["--variant", variant]);
             for reading in ["exact", "as_released"] {
                 for number in [
                     "cardinality",
@@ -246,7 +247,7 @@ fn a_constant_classifier_has_no_flips_and_nothing_hangs() {
                 .timeout(std::time::Duration::from_secs(120))
                 .assert()
                 .success();
-            let found = score(&world, &out);
+            let found = score(&world, &out, &["--variant", variant]);
             assert_eq!(found["exact"]["estimator_flip"], 0.0, "{explainer}");
             assert_eq!(found["exact"]["non_causal_flip"], 0.0, "{explainer}");
             assert!(found["exact"]["cardinality"].is_number(), "{explainer}");
@@ -307,9 +308,10 @@ fn an_explainer_that_repeats_itself_is_not_rewarded() {
         z_cf: (0..200).map(copy).collect(),
         n: 200,
         index: vec![0],
+        about: Value::Null,
     };
-    write_latents(&out, &gamed, &[]).unwrap();
-    let exact = score(&world, &out)["exact"].clone();
+    write_latents(&out, &gamed).unwrap();
+    let exact = score(&world, &out, &[])["exact"].clone();
     assert_eq!(exact["explanations"], 200, "{exact}");
     assert_eq!(exact["successful"], 1.0, "{exact}");
     assert_eq!(exact["cardinality"], 2.0, "{exact}");
@@ -368,7 +370,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     explain(&world, &out, "gs", &["--set", "shrink=1"])
         .assert()
         .code(2)
-        .stderr(contains("above 1"));
+        .stderr(contains("from 1.01"));
     explain(&world, &out, "dice", &["--set", "speed=1"])
         .assert()
         .code(2)
@@ -466,4 +468,118 @@ fn a_small_study_is_resumed_in_shards_and_ends_with_tables_and_figures() {
     let before = std::fs::read(out.join("results.csv")).unwrap();
     study(&["--resume"]).assert().success();
     assert_eq!(std::fs::read(out.join("results.csv")).unwrap(), before);
+}
+
+/// Latents are scored in the world they were made in: by the command that is printed, or by one that says otherwise.
+#[test]
+fn latents_are_not_scored_in_another_world_by_mistake() {
+    let world = world(Classifier::Random);
+    let out = world.path().join("z.safetensors");
+    let output = explain(&world, &out, "gs", &["--variant", "as-released"])
+        .assert()
+        .success();
+    let said = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    // The command that is printed scores them.
+    let (_, command) = said
+        .split_once("foil latent score ")
+        .unwrap_or_else(|| panic!("{said}"));
+    let command = command.trim_end().trim_end_matches(" scores them");
+    let words: Vec<&str> = command.split(' ').collect();
+    assert!(words.contains(&"as-released"), "{words:?}");
+    foil(&["latent", "score"]).args(words).assert().success();
+    // Another variant, another world; and on purpose.
+    let score = |more: &[&str]| {
+        let mut command = foil(&["latent", "score", "--device", "cpu", "--latents"]);
+        command.arg(&out).args(more);
+        command
+    };
+    let path = world.path().display().to_string();
+    for (more, named) in [
+        (&["--world", &path][..], "variant"),
+        (&["--validation", "100"], "correlation"),
+    ] {
+        let refused = score(more).assert().code(2);
+        let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+        assert!(
+            said.contains("another world")
+                && said.contains(named)
+                && said.contains("--other-world"),
+            "{said}"
+        );
+    }
+    score(&["--world", &path, "--other-world"])
+        .assert()
+        .success();
+}
+
+#[test]
+fn what_cannot_be_written_is_found_out_before_the_work() {
+    let world = world(Classifier::Random);
+    let out = world.path().join("nowhere/z.safetensors");
+    let refused = explain(&world, &out, "is", &[]).assert().code(2);
+    let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+    assert!(
+        said.contains("--out") && said.contains("no folder") && !said.contains("samples"),
+        "{said}"
+    );
+}
+
+/// What a program of one's own needs: it moves every sample to the middle of another typeface, and foil scores that.
+#[test]
+fn samples_can_be_explained_by_any_program() {
+    let world = world(Classifier::Random);
+    let path = |name: &str| world.path().join(name);
+    let mut command = foil(&[
+        "latent",
+        "samples",
+        "--device",
+        "cpu",
+        "--samples",
+        "2",
+        "--world",
+    ]);
+    command
+        .arg(world.path())
+        .arg("--out")
+        .arg(path("samples.safetensors"));
+    command.assert().success();
+    let arrays = foil::tensor::TypedArrays::read(&path("samples.safetensors")).unwrap();
+    let z = arrays.f32_of_rank("z", 2).unwrap();
+    let n = z.shape[0];
+    assert_eq!(arrays.f32("logits").unwrap().shape, [n, 2]);
+    assert_eq!(arrays.f32("images").unwrap().shape[0], n);
+    assert_eq!(arrays.i64("index").unwrap().len(), n);
+    let fonts = arrays.f32_of_rank("fonts", 2).unwrap();
+    for name in ["mean", "std", "low", "high"] {
+        assert_eq!(arrays.f32(name).unwrap().data.len(), LATENT, "{name}");
+    }
+    let z: Vec<Latent> = z.data.as_chunks().0.to_vec();
+    let moved = |z: &Latent| {
+        let mut z_cf = *z;
+        z_cf[3..6].copy_from_slice(&fonts.data[6..9]);
+        z_cf
+    };
+    let own = LatentFile {
+        z_cf: z.iter().map(moved).collect(),
+        n: 1,
+        index: (0..n).collect(),
+        z,
+        about: Value::Null,
+    };
+    write_latents(&path("own.safetensors"), &own).unwrap();
+    let csv = path("own.csv").display().to_string();
+    let found = score(&world, &path("own.safetensors"), &["--csv", &csv]);
+    let table = std::fs::read_to_string(&csv).unwrap();
+    let lines: Vec<Vec<&str>> = table.lines().map(|l| l.split(',').collect()).collect();
+    assert_eq!(lines.len(), n + 1, "{table}");
+    let column = |name: &str| lines[0].iter().position(|h| *h == name).unwrap();
+    let share = |name: &str| {
+        let all = lines[1..]
+            .iter()
+            .map(|l| l[column(name)].parse::<f64>().unwrap());
+        all.sum::<f64>() / n as f64
+    };
+    assert_eq!(found["exact"]["successful"], share("successful"));
+    assert_eq!(found["exact"]["proximal"], share("proximal"));
+    assert_eq!(share("oracle_flips"), 0.0, "characters stay");
 }

@@ -554,3 +554,83 @@ fn attributes_of_celeba_are_labels() {
         "{error}"
     );
 }
+
+/// Squares, left or right, in MNIST's files; the test images' files are packed.
+#[test]
+fn mnist_files_are_data() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let idx = |shape: &[u32], values: &[u8]| -> Vec<u8> {
+        let mut bytes = vec![0, 0, 8, shape.len() as u8];
+        shape.iter().for_each(|n| bytes.extend(n.to_be_bytes()));
+        bytes.extend(values);
+        bytes
+    };
+    let images = |n: u32| -> (Vec<u8>, Vec<u8>) {
+        let labels: Vec<u8> = (0..n).map(|i| (i % 2) as u8).collect();
+        let mut pixels = Vec::new();
+        for &label in &labels {
+            pixels.extend((0..144).map(|at| {
+                if (at % 12 < 6) == (label == 0) {
+                    250
+                } else {
+                    5
+                }
+            }));
+        }
+        (idx(&[n, 12, 12], &pixels), idx(&[n], &labels))
+    };
+    let (pixels, labels) = images(200);
+    std::fs::write(data.join("train-images-idx3-ubyte"), pixels).unwrap();
+    std::fs::write(data.join("train-labels-idx1-ubyte"), labels).unwrap();
+    let missing = train(folder.path(), "cnn", "n", &["--steps", "2"]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(
+        !missing.status.success() && said.contains("t10k-images-idx3-ubyte.gz"),
+        "{said}"
+    );
+    let (pixels, labels) = images(40);
+    for (name, bytes) in [("images-idx3", pixels), ("labels-idx1", labels)] {
+        let file = std::fs::File::create(data.join(format!("t10k-{name}-ubyte.gz"))).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        packed.write_all(&bytes).unwrap();
+        packed.finish().unwrap();
+    }
+    for what in ["cnn", "classifier"] {
+        let trained = train(
+            folder.path(),
+            what,
+            what,
+            &["--steps", "40", "--batch", "32"],
+        );
+        let said = String::from_utf8_lossy(&trained.stderr).into_owned();
+        assert!(trained.status.success(), "{what}: {said}");
+        let card = std::fs::read_to_string(folder.path().join(format!("{what}.toml"))).unwrap();
+        assert!(
+            card.contains("240 images of 12x12 pixels of IDX files"),
+            "{card}"
+        );
+        let shown = String::from_utf8_lossy(&trained.stdout).into_owned();
+        let share = |split: &str| -> f64 {
+            let from = shown.find(split).unwrap_or_else(|| panic!("{shown}")) + split.len();
+            let number: String = { shown[from..].chars() }
+                .skip_while(|c| !c.is_ascii_digit())
+                .take_while(|c| c.is_ascii_digit() || *c == '.')
+                .collect();
+            number.parse().unwrap()
+        };
+        // The deep one has not settled after so few steps.
+        assert!(
+            share("test") >= if what == "cnn" { 0.9 } else { 0.0 },
+            "{what}: {shown}"
+        );
+    }
+    let said = train(folder.path(), "encoder", "e", &["--steps", "2"]);
+    let error = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        !said.status.success() && error.contains("only labels"),
+        "{error}"
+    );
+}

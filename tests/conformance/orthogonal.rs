@@ -49,12 +49,16 @@ fn the_listing_selects_the_same_explanations_in_the_same_order() {
         let exact = orthogonal_set(&original.data, matrix, &selection()).unwrap();
         let axes = candidates.shape[1];
         if axes <= 16 {
-            assert!(exact.size() <= 3 * axes, "{case}: {}", exact.size());
+            assert!(
+                exact.size() <= 2 * axes + axes / 2,
+                "{case}: {}",
+                exact.size()
+            );
         }
         if expected.len() == 189 {
             gamed += 1;
             assert_eq!(exact.size(), 22, "{case}");
         }
     }
-    println!("{gamed} cases of 189 members by the listing");
+    assert!(gamed > 0 || std::env::var_os("FOIL_REFERENCE").is_some());
 }

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::{WorldArgs, usage};
+use super::{WorldArgs, check_out, usage};
+use crate::cli::print;
 use crate::cli::progress::Bar;
-use crate::cli::{UsageError, print};
 use crate::explain::latent::{LatentFile, Method, explain_all, write_latents};
+use crate::shell;
 
 #[derive(Args)]
 pub struct ExplainArgs {
@@ -47,16 +48,9 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let variant = args.world.variant();
     let method = Method::new(&args.explainer, variant, &args.set).map_err(usage)?;
-    if args.out.is_dir() {
-        let why = format!(
-            "--out {}: expected a file, found a folder",
-            args.out.display()
-        );
-        return Err(UsageError(why).into());
-    }
+    check_out("--out", &args.out)?;
     let device = args.world.device(true)?;
-    let mut world = args.world.open(&device)?;
-    world.choose(args.samples, variant).map_err(usage)?;
+    let world = args.world.chosen(&device, args.samples)?;
     let mut bar = Bar::new(args.world.quiet);
     let started = Instant::now();
     let explainer = method.build(&world).map_err(usage)?;
@@ -78,20 +72,18 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         class(**logits) != class(world.samples.logits[i / args.n])
     });
     let flips = flips.count() as f64 / made.logits_cf.len().max(1) as f64;
-    let about = [
-        ("explainer", serde_json::to_string(&method)?),
-        ("world", world.identity.to_string()),
-        ("seed", args.seed.to_string()),
-        ("foil", env!("CARGO_PKG_VERSION").to_owned()),
-    ];
+    let about = serde_json::json!({
+        "explainer": method, "world": world.identity, "seed": args.seed, "version": env!("CARGO_PKG_VERSION"),
+    });
     let count = made.z_cf.len();
     let file = LatentFile {
         z: world.samples.z.clone(),
         z_cf: made.z_cf,
         n: args.n,
         index: world.samples.index.clone(),
+        about,
     };
-    write_latents(&args.out, &file, &about)?;
+    write_latents(&args.out, &file)?;
     if args.json {
         let all = serde_json::json!({
             "schema": "foil.latent-explain/1",
@@ -100,6 +92,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
             "method": method,
             "seed": args.seed,
             "samples": file.z.len(),
+            "levels": world.samples.levels,
             "explanations": count,
             "seconds": seconds,
             "flips": flips,
@@ -108,12 +101,13 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         return print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
     }
     print(&format!(
-        "{count} counterfactuals of {} samples by {} in {seconds:.3} s ({:.0} per second); the classifier changes its mind about {:.1} %\n{} holds them; foil latent score --latents {} scores them\n",
+        "{count} counterfactuals of {} samples by {} in {seconds:.3} s ({:.0} per second); the classifier changes its mind about {:.1} %\n{} holds them; foil latent score {} --latents {} scores them\n",
         file.z.len(),
         Method::title(method.name()),
         count as f64 / seconds.max(1e-9),
         100.0 * flips,
         args.out.display(),
-        args.out.display()
+        args.world.words(),
+        shell::word(&args.out.display().to_string())
     ))
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 
 use crate::cli::generate::{open_device, shard};
-use crate::cli::latent::VariantArg;
+use crate::cli::latent::{VALIDATION, VariantArg};
 use crate::cli::progress::Bar;
 use crate::cli::{UsageError, print};
 use crate::study::latent::{self, LatentStudyError, Plan, Work};
@@ -50,7 +50,7 @@ pub struct LatentStudyArgs {
     #[arg(long, value_name = "N", default_value_t = 100)]
     samples: usize,
     /// Latents that samples are chosen from
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = VALIDATION as usize)]
     validation: usize,
     /// Iterations of dice, dive, latent-cf and xgem (default: the paper's 50)
     #[arg(long, value_name = "N")]

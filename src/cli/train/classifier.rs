@@ -163,10 +163,6 @@ pub fn robust(args: &RobustArgs) -> Result<()> {
 }
 
 pub fn encoder(args: &EncoderArgs) -> Result<()> {
-    if args.common.attributes.is_some() {
-        let why = "--attributes: an encoder reads the attributes of glyphs off an image; train a classifier of one attribute";
-        return Err(super::UsageError(why.into()).into());
-    }
     let wanted = Wanted {
         target: Target::Attributes,
         aided: false,
@@ -179,6 +175,15 @@ pub fn encoder(args: &EncoderArgs) -> Result<()> {
 
 fn learn(what: &'static str, common: &CommonArgs, steps: usize, wanted: &Wanted) -> Result<()> {
     let task = Task::new(what, common, steps, |_| true)?;
+    if task.data.labels_only && wanted.target != Target::Label {
+        let why = match wanted.target {
+            Target::Attributes => {
+                "an encoder reads the attributes of glyphs off an image, but of these images only labels are known; train a classifier"
+            }
+            _ => "--target: of these images only labels are known; leave it out",
+        };
+        return Err(super::UsageError(why.into()).into());
+    }
     let (data, layout, attack) = (&task.data, wanted.layout, &wanted.attack);
     let meaning = Meaning::new(wanted.target, wanted.aided, data, &task.items);
     let architecture = layout.architecture();

@@ -45,8 +45,8 @@ pub fn run(args: &CnnArgs) -> Result<()> {
     let task = Task::new("cnn", common, 1000, |_| true)?;
     let data = &task.data;
     data.expect_grey()?;
-    if common.attribute.is_some() && args.target == TargetName::Character {
-        let why = "--target character: CelebA's attributes have no characters; leave it out";
+    if data.labels_only && args.target == TargetName::Character {
+        let why = "--target character: of these images only labels are known; leave it out";
         return Err(super::UsageError(why.into()).into());
     }
     let &[first, second, dense] = &args.widths[..] else {

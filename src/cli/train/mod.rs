@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::UsageError;
 use super::progress::Bar;
+use crate::images;
 use crate::nets::Architecture;
 use crate::tensor::StateDict;
 use crate::tensor::candle::Training;
@@ -68,7 +69,7 @@ pub fn run(args: &TrainArgs) -> Result<()> {
 /// What all kinds of training have in common.
 #[derive(Args, Clone)]
 struct CommonArgs {
-    /// Folder with attributes.csv and the images it names
+    /// Folder with attributes.csv and the images it names, or with MNIST's four IDX files (plain or .gz), whose images have labels only
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// CelebA's list_attr_celeba.txt: --data is a folder of the images that it names (square, of one size), and the label is
@@ -214,6 +215,7 @@ impl<'a> Task<'a> {
         args.check_out(what == "ddpm")?;
         let data = match (&args.attributes, &args.attribute) {
             (Some(file), Some(attribute)) => Data::read_celeba(&args.data, file, attribute)?,
+            _ if images::is_mnist(&args.data) => Data::read_mnist(&args.data)?,
             _ => Data::read(&args.data)?,
         };
         let mut items = data.split(Split::Train);

@@ -132,9 +132,8 @@ pub fn run<B: Differentiable>(b: &B, folder: &Folder, check: &mut Check) -> Resu
         return Err(io.wrong("xgem.noise", &format!("[{}, {n}, 11]", z.len()), found));
     }
     let mut losses = Vec::new();
-    let found = xgem.released(&world, &task, &masks, &noise.data, &mut |l, _| {
-        losses.push(l)
-    });
+    let mut watch = |loss, _| losses.push(loss);
+    let found = xgem.released(&world, &task, &masks, &noise.data, Some(&mut watch));
     let compare =
         |check: &mut Check, name: &str, found: Vec<Latent>, tolerance: Tolerance| -> Result<()> {
             let expected = latents(&io, name)?;

@@ -263,7 +263,7 @@ impl Trace<'_> {
             &task,
             &masks,
             &noise.data,
-            &mut watch,
+            Some(&mut watch),
         );
         self.close(check, &expected, &found.of(self.name)?);
         for (what, expected, got) in [("loss", losses, all), ("regularizer", regularisers, parts)] {

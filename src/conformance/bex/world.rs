@@ -69,7 +69,8 @@ fn statistics(world: &ReleasedWorld, check: &mut Check) -> Result<()> {
         .map(|i| usize::try_from(i).unwrap_or(usize::MAX))
         .collect();
     let per_level = (expected.len() / LEVELS.len()).max(1);
-    let chosen = select(&cached, &labels, per_level, Variant::AsReleased).of("selected_indices")?;
+    let (chosen, _) =
+        select(&cached, &labels, per_level, Variant::AsReleased).of("selected_indices")?;
     check.equal("selected_indices", &expected, &chosen);
     let of = |values: &[Latent]| -> Vec<f64> {
         let rows = expected.iter().filter_map(|&i| values.get(i));

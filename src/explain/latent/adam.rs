@@ -25,13 +25,14 @@ impl Adam {
     /// Moves numbers against their gradient.
     pub fn step(&mut self, numbers: &mut [f64], gradient: &[f64]) {
         self.steps += 1;
-        let [unbiased, unbiased_square] = BETAS.map(|b| 1.0 - b.powi(self.steps));
-        for (i, (value, &g)) in numbers.iter_mut().zip(gradient).enumerate() {
-            let (m, v) = (&mut self.first[i], &mut self.second[i]);
+        let [unbiased, unbiased_square] = BETAS.map(|b| 1.0 / (1.0 - b.powi(self.steps)));
+        let step = self.rate * unbiased;
+        let moments = self.first.iter_mut().zip(&mut self.second);
+        for ((value, &g), (m, v)) in numbers.iter_mut().zip(gradient).zip(moments) {
             *m = BETAS[0] * *m + (1.0 - BETAS[0]) * g;
             *v = BETAS[1] * *v + (1.0 - BETAS[1]) * g * g;
-            let scale = (*v / unbiased_square).sqrt() + EPSILON;
-            *value -= self.rate * (*m / unbiased) / scale;
+            let scale = (*v * unbiased_square).sqrt() + EPSILON;
+            *value -= step * *m / scale;
         }
     }
 }

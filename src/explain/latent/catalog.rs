@@ -1,4 +1,4 @@
-//! The explainers by name, with their settings. A new method is one line in [`NAMES`] and in each `match`.
+//! The explainers by name, with their settings. A new method is a name in [`NAMES`], a [`Method`] and a line in each `match` of it.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -107,18 +107,19 @@ impl Method {
             Method::Xgem(m) => (m.rate, m.iterations),
             _ => (1.0, 1),
         };
-        if !(rate.is_finite() && rate > 0.0) {
-            return refuse("rate", "a number above 0", rate);
+        if !(rate > 0.0 && rate <= 1e6) {
+            return refuse("rate", "a number above 0, up to 1e6", rate);
         }
         if !(1..=1_000_000).contains(&iterations) {
             return refuse("iterations", "1 to 1000000", iterations as f64);
         }
         if let Method::Gs(m) = self {
-            if !(m.shrink.is_finite() && m.shrink > 1.0) {
-                return refuse("shrink", "a number above 1", m.shrink);
+            // Beyond these there are millions of balls or layers, or no finite latents.
+            if !(1.01..=1e6).contains(&m.shrink) {
+                return refuse("shrink", "a number from 1.01 to 1e6", m.shrink);
             }
-            if !(m.first_radius.is_finite() && m.first_radius > 0.0) {
-                return refuse("first-radius", "a number above 0", m.first_radius);
+            if !(0.01..=1e6).contains(&m.first_radius) {
+                return refuse("first-radius", "a number from 0.01 to 1e6", m.first_radius);
             }
             if !(1..=1_000_000).contains(&m.candidates) {
                 return refuse("candidates", "1 to 1000000", m.candidates as f64);
@@ -197,7 +198,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
         for (name, key, value, named) in [
-            ("gs", "shrink", "1", "shrink"),
+            ("gs", "shrink", "1.0000001", "shrink"),
+            ("gs", "first-radius", "0.00001", "first-radius"),
+            ("gs", "first-radius", "1e200", "first-radius"),
+            ("latent-cf", "rate", "1e39", "rate"),
             ("xgem", "rate", "-1", "rate"),
             ("dice", "iterations", "0", "iterations"),
             ("dice", "speed", "3", "speed"),

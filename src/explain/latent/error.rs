@@ -32,6 +32,8 @@ pub enum LatentError {
     #[error(transparent)]
     Weights(#[from] WeightsError),
     #[error(transparent)]
+    Folder(crate::folder::FolderError),
+    #[error(transparent)]
     Arrays(#[from] ArrayError),
     #[error("candle: {0}")]
     Candle(#[from] candle_core::Error),

@@ -33,7 +33,9 @@ impl<'a> Explained<'a> {
 
     /// ĥ.
     pub fn logits(&self, z: &[Latent]) -> Result<Vec<[f32; 2]>> {
-        Ok(self.look(z)?.logits)
+        let logits = self.networks.logits(&self.raw(z))?;
+        finite("a logit", logits.as_flattened(), 2)?;
+        Ok(logits)
     }
 
     /// g and ĥ.
@@ -80,6 +82,10 @@ impl<'a> Explained<'a> {
     /// Values of one image, and the equal channels that each stands for.
     pub fn image(&self) -> (usize, f64) {
         (self.networks.pixels(), self.networks.channels_per_value())
+    }
+
+    pub(super) fn batch_by_thread(&self) -> bool {
+        self.networks.batch_by_thread()
     }
 
     fn raw(&self, z: &[Latent]) -> Vec<Latent> {

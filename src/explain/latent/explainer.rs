@@ -1,7 +1,9 @@
 //! What every explainer has in common, and how one is run over all samples.
 
+use std::sync::Mutex;
 use std::time::Instant;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Explained, Keyed, Latent, LatentError, Noise, Result, World};
@@ -71,7 +73,7 @@ pub trait Explainer: Sync {
     fn name(&self) -> &str;
 
     /// `n` counterfactuals of each sample, those of a sample together. A counterfactual that was not found is the
-    /// sample itself.
+    /// sample itself. Several batches may be explained at once, on different threads.
     fn explain(
         &self,
         world: &Explained<'_>,
@@ -105,7 +107,7 @@ pub fn explain_all(
     explainer: &dyn Explainer,
     n: usize,
     seed: u64,
-    progress: &mut dyn FnMut(usize, usize),
+    progress: &mut (dyn FnMut(usize, usize) + Send),
 ) -> Result<Made> {
     if n == 0 || n > 10_000 {
         return Err(LatentError::setting(
@@ -118,10 +120,10 @@ pub fn explain_all(
     let view = world.explained();
     let all = samples.z.len();
     let pixels = view.image().0;
-    let mut z_cf = Vec::with_capacity(all * n);
-    let mut seconds = 0.0;
-    for first in (0..all).step_by(explainer.batch().max(1)) {
-        let last = all.min(first + explainer.batch().max(1));
+    let batch = explainer.batch().max(1);
+    let done = Mutex::new((0, progress));
+    let explain = |first: usize| {
+        let last = all.min(first + batch);
         let task = Task {
             z: &samples.z[first..last],
             logits: &samples.logits[first..last],
@@ -129,13 +131,29 @@ pub fn explain_all(
             n,
         };
         let mut noise = Keyed::new(seed, first, last - first);
-        let started = Instant::now();
         let found = explainer.explain(&view, &task, &mut noise)?;
-        seconds += started.elapsed().as_secs_f64();
         check(explainer, &task, &found)?;
-        z_cf.extend(found);
-        progress(last, all);
-    }
+        if let Ok(mut done) = done.lock() {
+            done.0 += last - first;
+            let so_far = done.0;
+            (done.1)(so_far, all);
+        }
+        Ok(found)
+    };
+    let batches: Vec<usize> = (0..all).step_by(batch).collect();
+    let started = Instant::now();
+    let z_cf = match view.batch_by_thread() {
+        true => {
+            let found: Vec<Result<Vec<Latent>>> = batches.into_par_iter().map(explain).collect();
+            // The first error, whichever came first.
+            found.into_iter().collect::<Result<Vec<_>>>()?.concat()
+        }
+        false => {
+            let found = batches.into_iter().map(explain);
+            found.collect::<Result<Vec<_>>>()?.concat()
+        }
+    };
+    let seconds = started.elapsed().as_secs_f64();
     let logits_cf = view.logits(&z_cf)?;
     Ok(Made {
         z_cf,
@@ -295,6 +313,30 @@ mod tests {
             let alone =
                 explain_all(&world, &Alone(explainer.as_ref()), 3, 1, &mut |_, _| ()).unwrap();
             assert_eq!(together.z_cf, alone.z_cf, "{name}");
+        }
+    }
+
+    /// Batches that are explained at once give what they give one after another.
+    #[test]
+    fn threads_do_not_change_explanations() {
+        for variant in [Variant::Correct, Variant::AsReleased] {
+            let world = world(27, 1.0, variant);
+            for name in NAMES {
+                let explainer = Method::new(name, variant, &[]).unwrap();
+                let explainer = explainer.build(&world).unwrap();
+                let [one, three] = [1, 3].map(|threads| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+                    let mut heard = Vec::new();
+                    let made = pool.build().unwrap().install(|| {
+                        let hear = &mut |done, all| heard.push((done, all));
+                        explain_all(&world, explainer.as_ref(), 2, 1, hear).unwrap()
+                    });
+                    assert_eq!(heard.last(), Some(&(27, 27)));
+                    made
+                });
+                assert_eq!(one.z_cf, three.z_cf, "{name}");
+                assert_eq!(one.logits_cf, three.logits_cf, "{name}");
+            }
         }
     }
 }

@@ -44,11 +44,12 @@ pub use catalog::{Method, NAMES};
 pub use error::LatentError;
 pub use explained::{Explained, Pulled};
 pub use explainer::{Explainer, Made, Task, Variant, explain_all};
-pub use files::{LatentFile, read_latents, write_latents};
+pub use files::{LatentFile, read_latents, write_latents, write_samples};
 pub use networks::{Looked, Networks, Pull, RawPulled, Seen, Weighed};
 pub use noise::{Keyed, Noise};
-pub use open::{SETTINGS, Setting, builtin, builtin_card, folder};
+pub use open::{BUILTIN, SETTINGS, Setting, builtin, builtin_card, folder};
 pub use perceptron::{Layer, Perceptrons};
+pub use selection::{Level, level_distance};
 pub use taped::{Decoder, Taped};
 pub use world::{Samples, World};
 

@@ -14,6 +14,7 @@ pub struct Looked {
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     pub logits: [f32; 2],
+    /// Empty unless the loss is one of images.
     pub image: &'a [f32],
 }
 
@@ -50,7 +51,18 @@ pub trait Networks: Sync {
     /// Height and width of images, for pictures; grey or three channels by [`Networks::pixels`].
     fn size(&self) -> [usize; 2];
 
+    /// Whether batches are small work for one thread each, so that several may be explained at once. Otherwise one batch
+    /// after another has all threads.
+    fn batch_by_thread(&self) -> bool {
+        false
+    }
+
     fn look(&self, raw: &[Latent]) -> Result<Looked>;
+
+    /// As [`Networks::look`], without images.
+    fn logits(&self, raw: &[Latent]) -> Result<Vec<[f32; 2]>> {
+        Ok(self.look(raw)?.logits)
+    }
 
     /// Logits and losses, and the gradient of a loss by each raw latent.
     fn pull(&self, raw: &[Latent], pull: &Pull<'_>) -> Result<RawPulled>;

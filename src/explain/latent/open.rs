@@ -81,6 +81,9 @@ const TRAIN: usize = 8_000;
 /// Side of the images.
 const SIZE: usize = 32;
 
+/// What the world inside the program is called.
+pub const BUILTIN: &str = "builtin";
+
 /// The classifier of a setting.
 pub fn builtin_card(setting: Setting) -> String {
     format!("glyph_tied_{}", setting.name())
@@ -110,7 +113,8 @@ pub fn builtin(
         (latent.unwrap_or([0.0; LATENT]), example.label)
     };
     let train = (0..TRAIN).map(|i| latent(i).0).collect();
-    let (validation, labels) = (IMAGES..IMAGES + validation).map(latent).unzip();
+    let (validation, labels): (Vec<Latent>, Vec<u8>) =
+        (IMAGES..IMAGES + validation).map(latent).unzip();
     let card = registry.card(&builtin_card(setting))?;
     let (networks, sha) = classified(
         registry,
@@ -119,8 +123,8 @@ pub fn builtin(
         DecoderKind::Glyphs(generator, SIZE),
     )?;
     let identity = serde_json::json!({
-        "world": "builtin", "spurious": setting.spurious, "correlation": setting.correlation(),
-        "classifier": sha, "arithmetic": device.arithmetic(),
+        "world": BUILTIN, "spurious": setting.spurious, "correlation": setting.correlation(), "validation": validation.len(),
+        "variant": variant.name(), "classifier": sha, "arithmetic": device.arithmetic(),
     });
     World::new(
         format!(
@@ -296,7 +300,7 @@ pub fn folder(
         })
         .collect::<Result<_>>()?;
     let identity = serde_json::json!({
-        "world": file.name, "files": sums, "classifier": sha, "settings": text, "arithmetic": device.arithmetic(),
+        "world": file.name, "files": sums, "variant": variant.name(), "classifier": sha, "settings": text, "arithmetic": device.arithmetic(),
     });
     let labels = { data.i64("val_labels")?.into_iter() }
         .map(|l| {

@@ -6,7 +6,22 @@ use crate::metrics::latent::class;
 /// Levels of confidence, as the paper gives them.
 pub const LEVELS: [f64; 8] = [-0.9, -0.6, -0.4, -0.1, 0.1, 0.4, 0.6, 0.9];
 
-/// Numbers of the `per_level` samples nearest to each level.
+/// What was found for a level of confidence.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Level {
+    pub level: f64,
+    pub samples: usize,
+    /// Mean distance of their confidence to the level; 0 of none.
+    pub distance: f64,
+}
+
+/// Mean distance of samples' confidence to their levels.
+pub fn level_distance(levels: &[Level]) -> f64 {
+    let sum: f64 = levels.iter().map(|l| l.distance * l.samples as f64).sum();
+    sum / levels.iter().map(|l| l.samples).sum::<usize>().max(1) as f64
+}
+
+/// Numbers of the `per_level` samples nearest to each level, and what there was of each.
 ///
 /// Correct: the confidence is |p₁ − p₀| by the softmax, negative where the class is not the label; a sample is taken once,
 /// by the first level that wants it. Where the rest of the set is smaller than what is wanted there are fewer.
@@ -16,7 +31,7 @@ pub fn select(
     labels: &[u8],
     per_level: usize,
     variant: Variant,
-) -> Result<Vec<usize>> {
+) -> Result<(Vec<usize>, Vec<Level>)> {
     if per_level == 0 || logits.is_empty() || logits.len() != labels.len() {
         return Err(LatentError::setting(
             "samples of each level of confidence",
@@ -51,6 +66,7 @@ pub fn select(
     };
     let mut chosen: Vec<usize> = Vec::new();
     let mut taken = vec![false; of.len()];
+    let mut levels = Vec::new();
     for level in LEVELS {
         let mut order: Vec<usize> = match variant {
             Variant::Correct => (0..of.len())
@@ -64,9 +80,15 @@ pub fn select(
         for &i in &order {
             taken[i] = true;
         }
+        let distances: f64 = order.iter().map(|&i| (of[i] - level).abs()).sum();
+        levels.push(Level {
+            level,
+            samples: order.len(),
+            distance: distances / order.len().max(1) as f64,
+        });
         chosen.extend(order);
     }
-    Ok(chosen)
+    Ok((chosen, levels))
 }
 
 #[cfg(test)]
@@ -78,8 +100,12 @@ mod tests {
         // Confidences tanh(gap / 2); every third is wrong.
         let logits: Vec<[f32; 2]> = (0..300).map(|i| [0.0, 0.02 * i as f32]).collect();
         let labels: Vec<u8> = (0..300).map(|i| u8::from(i % 3 != 0)).collect();
-        let found = select(&logits, &labels, 5, Variant::Correct).unwrap();
+        let (found, levels) = select(&logits, &labels, 5, Variant::Correct).unwrap();
         assert_eq!(found.len(), 40);
+        assert!(
+            levels.iter().all(|l| l.samples == 5 && l.distance < 0.05),
+            "{levels:?}"
+        );
         let mut once = found.clone();
         once.sort_unstable();
         once.dedup();
@@ -91,10 +117,21 @@ mod tests {
     }
 
     #[test]
+    fn a_level_that_runs_out_is_told() {
+        let logits: Vec<[f32; 2]> = (0..100).map(|i| [0.0, 0.05 * i as f32]).collect();
+        // Three of them are wrong.
+        let labels: Vec<u8> = (0..100).map(|i| u8::from(i % 40 != 7)).collect();
+        let (found, levels) = select(&logits, &labels, 2, Variant::Correct).unwrap();
+        let counts: Vec<usize> = levels.iter().map(|l| l.samples).collect();
+        assert_eq!(counts, [2, 1, 0, 0, 2, 2, 2, 2]);
+        assert_eq!(found.len(), 11);
+    }
+
+    #[test]
     fn as_released_repeats_stay_and_nothing_is_asked_of_nothing() {
         let logits = [[0.0, 1.0], [3.0, 0.0], [0.0, 5.0]];
         let labels = [1, 0, 1];
-        let found = select(&logits, &labels, 2, Variant::AsReleased).unwrap();
+        let (found, _) = select(&logits, &labels, 2, Variant::AsReleased).unwrap();
         assert_eq!(found.len(), 16);
         assert!(select(&[], &[], 2, Variant::Correct).is_err());
         assert!(select(&logits, &labels, 0, Variant::Correct).is_err());

@@ -103,13 +103,28 @@ impl<B: Differentiable> Taped<B> {
         Ok((image, logits))
     }
 
-    fn looked(&self, raw: &[Latent]) -> Result<Looked> {
+    fn looked(&self, raw: &[Latent], images: bool) -> Result<Looked> {
         let array = Array::new([raw.len(), LATENT], raw.as_flattened().to_vec())?;
         let (image, logits) = self.run(&self.backend.upload(&array)?)?;
         Ok(Looked {
-            images: values(&image)?,
+            images: match images {
+                true => values(&image)?,
+                false => Vec::new(),
+            },
             logits: values(&logits)?.as_chunks().0.to_vec(),
         })
+    }
+
+    fn look_at_all(&self, raw: &[Latent], images: bool) -> Result<Looked> {
+        let pieces: Result<Vec<Looked>> = { raw.par_chunks(self.piece) }
+            .map(|piece| self.looked(piece, images))
+            .collect();
+        let mut all = Looked::default();
+        for piece in pieces? {
+            all.images.extend(piece.images);
+            all.logits.extend(piece.logits);
+        }
+        Ok(all)
     }
 
     fn pulled(&self, first: usize, raw: &[Latent], pull: &Pull<'_>) -> Result<RawPulled> {
@@ -170,15 +185,11 @@ impl<B: Differentiable> Networks for Taped<B> {
     }
 
     fn look(&self, raw: &[Latent]) -> Result<Looked> {
-        let pieces: Result<Vec<Looked>> = { raw.par_chunks(self.piece) }
-            .map(|piece| self.looked(piece))
-            .collect();
-        let mut all = Looked::default();
-        for piece in pieces? {
-            all.images.extend(piece.images);
-            all.logits.extend(piece.logits);
-        }
-        Ok(all)
+        self.look_at_all(raw, true)
+    }
+
+    fn logits(&self, raw: &[Latent]) -> Result<Vec<[f32; 2]>> {
+        Ok(self.look_at_all(raw, false)?.logits)
     }
 
     fn pull(&self, raw: &[Latent], pull: &Pull<'_>) -> Result<RawPulled> {

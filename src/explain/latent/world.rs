@@ -1,6 +1,6 @@
 //! A world: networks, statistics of latents, samples to explain, and what informed search knows.
 
-use super::selection::select;
+use super::selection::{Level, select};
 use super::{Explained, Latent, LatentError, Networks, Result, Variant};
 use crate::metrics::latent::space::{Space, limits, moments};
 
@@ -14,6 +14,8 @@ pub struct Samples {
     pub logits: Vec<[f32; 2]>,
     /// One after another, values from −1 to 1.
     pub images: Vec<f32>,
+    /// How many there are of each level of confidence; none of samples that were given.
+    pub levels: Vec<Level>,
 }
 
 /// Latents and labels of a world's data.
@@ -84,9 +86,10 @@ impl World {
             .map(|raw| self.space.standardise(raw))
             .collect();
         let logits = self.explained().logits(&z)?;
-        let index = select(&logits, &self.data.labels, per_level, variant)?;
+        let (index, levels) = select(&logits, &self.data.labels, per_level, variant)?;
         let z = index.iter().map(|&i| z[i]).collect();
         self.take(index, z)?;
+        self.samples.levels = levels;
         if variant == Variant::AsReleased {
             // The package shows explainers its stored images, of 8 bits cut off.
             for v in &mut self.samples.images {
@@ -104,8 +107,23 @@ impl World {
             z,
             logits: looked.logits,
             images: looked.images,
+            levels: Vec::new(),
         };
         Ok(())
+    }
+
+    /// What is said where some level of confidence has fewer samples than were asked for.
+    pub fn shortage(&self, per_level: usize) -> Option<String> {
+        let levels = &self.samples.levels;
+        let short: Vec<String> = { levels.iter().filter(|l| l.samples < per_level) }
+            .map(|l| format!("{} of confidence {}", l.samples, l.level))
+            .collect();
+        (!short.is_empty()).then(|| {
+            format!(
+                "the validation set holds fewer than {per_level} samples of some levels: {}; below 0 are those that the classifier gets wrong",
+                short.join(", ")
+            )
+        })
     }
 
     /// What explainers see.

@@ -2,6 +2,7 @@
 //!
 //! P: the change lies within all three radii (a filter: what is too far counts for nothing). EF = P and ĥ flips. NCF = EF
 //! and h_causal keeps. CF = P and ĥ keeps and h_causal flips. SCE = NCF ∪ CF. Trivial = EF and h_causal flips as well.
+//! All of it is measured on what is shown ([`Space::shown`]): a change that no image has is no change.
 //! S# of a sample is the size of the set of its successful perturbations that are pairwise orthogonal or complementary
 //! ([`crate::metrics::orthogonal_set`] with [`Complement::Each`] and without zeros); a sample without success counts 0.
 
@@ -90,8 +91,8 @@ pub fn flags(space: &Space, given: &Explanations<'_>) -> Result<Vec<Flags>> {
     let r = space.radii;
     let mut all = Vec::with_capacity(given.z_cf.len());
     for (i, (z_cf, &logits)) in given.z_cf.iter().zip(given.logits_cf).enumerate() {
-        let z = &given.z[i / n];
-        let lengths = Space::lengths(z, z_cf);
+        let [z, z_cf] = [&given.z[i / n], z_cf].map(|z| space.shown(z));
+        let lengths = Space::lengths(&z, &z_cf);
         let radii = [r.character, r.font, r.continuous];
         all.push(Flags {
             proximal: lengths
@@ -99,7 +100,7 @@ pub fn flags(space: &Space, given: &Explanations<'_>) -> Result<Vec<Flags>> {
                 .zip(radii)
                 .all(|(l, r)| *l <= r * (1.0 + SLACK)),
             estimator: class(logits) != class(given.logits[i / n]),
-            causal: space.oracle(z_cf) != space.oracle(z),
+            causal: space.oracle(&z_cf) != space.oracle(&z),
         });
     }
     Ok(all)
@@ -118,7 +119,10 @@ pub fn score<B: MetricBackend>(
     let mut vectors = Vec::with_capacity(given.z_cf.len() * d);
     for (i, z_cf) in given.z_cf.iter().enumerate() {
         match flags[i].successful() {
-            true => perturbation(space, &given.z[i / n], z_cf, &mut vectors),
+            true => {
+                let [z, z_cf] = [&given.z[i / n], z_cf].map(|z| space.shown(z));
+                perturbation(space, &z, &z_cf, &mut vectors);
+            }
             false => vectors.extend(std::iter::repeat_n(0.0, d)),
         }
     }
@@ -278,6 +282,56 @@ mod tests {
         let listing = OrthogonalSetParams::as_printed();
         let listing = crate::metrics::orthogonal_set::orthogonal_set(&sample(), rows, &listing);
         assert_eq!(listing.unwrap().size(), 200);
+    }
+
+    /// One change many times, its copies told apart by what no image shows or by a touch of a hair of another attribute.
+    #[test]
+    fn dressing_up_one_change_gains_nothing() {
+        let copies = |dress: &dyn Fn(usize) -> Vec<(usize, f32)>| {
+            let z_cf: Vec<Latent> = (0..200)
+                .map(|i| {
+                    let mut changes = vec![(7, 0.004 * (1.0 + 0.001 * i as f32))];
+                    changes.extend(dress(i));
+                    with(&changes)
+                })
+                .collect();
+            scored(&z_cf, &[ODD; 200]).cardinality
+        };
+        let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
+        assert_eq!(copies(&|_| vec![]), 1.0);
+        // Inverse colour is rounded back to 0.
+        assert_eq!(copies(&|i| vec![(6, 0.4 * sign(i))]), 1.0);
+        // Beyond the limits of what is shown.
+        assert_eq!(
+            copies(&|i| vec![(8, 9.0 + i as f32)]),
+            0.0,
+            "too far as far as it is shown"
+        );
+        for touched in [0, 3] {
+            assert_eq!(copies(&|i| vec![(touched, -3.0 + 1e-6 * sign(i))]), 1.0);
+        }
+        let all = |i: usize| {
+            vec![
+                (0, -3.0 + 1e-6),
+                (4, -3.0 - 1e-6 * sign(i)),
+                (6, 0.3 * sign(i)),
+            ]
+        };
+        assert_eq!(copies(&all), 1.0);
+    }
+
+    /// A way to another typeface counts as it goes: half of it is a direction, none of it is none.
+    #[test]
+    fn an_embedding_moves_without_a_jump() {
+        let space = space();
+        let length = |by: f32| {
+            let mut vector = Vec::new();
+            perturbation(&space, &sample(), &with(&[(3, -3.0 + by)]), &mut vector);
+            vector.iter().map(|v| f64::from(*v).abs()).sum::<f64>()
+        };
+        assert_eq!(length(0.0), 0.0);
+        assert!(length(1e-3) < 1e-3);
+        assert!(length(6.0) > 0.9);
     }
 
     /// The golden data's case of 200 axis-aligned candidates in 11 dimensions: 189 by the listing. Here 11 of 200

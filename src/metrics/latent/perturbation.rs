@@ -1,9 +1,9 @@
 //! A counterfactual as a vector whose directions mean something (\[bex\] eq. 12 and 13).
 //!
 //! An embedding becomes the probabilities `softmaxᵢ(−‖c′ − wᵢ‖₂ / t)` of all characters (or typefaces), of which that of
-//! the original is set to 0; the continuous numbers become their differences. An embedding that was not touched is no
-//! perturbation: its part is 0 (eq. 13 alone would leave the softmax's tails there, the same for every counterfactual of a
-//! sample, which would make font changes look alike for their untouched character).
+//! the original is set to 0; the continuous numbers become their differences. From the probabilities those of the sample itself
+//! are subtracted: eq. 13 alone would leave the softmax's tails there, the same for every counterfactual of a sample, which would
+//! make font changes look alike for their untouched character, and a character touched by a hair a direction of its own.
 
 use super::space::{Space, distance};
 use super::{CONTINUOUS, LATENT, Latent};
@@ -20,14 +20,14 @@ pub fn dimensions(space: &Space) -> usize {
 pub fn perturbation(space: &Space, z: &Latent, z_cf: &Latent, out: &mut Vec<f32>) {
     let own = space.nearest(z);
     for (table, first, own) in [(&space.characters, 0, own[0]), (&space.fonts, 3, own[1])] {
-        let (before, after) = (&z[first..first + 3], &z_cf[first..first + 3]);
-        if before == after {
-            out.extend(std::iter::repeat_n(0.0, table.len()));
-            continue;
-        }
-        let mut probabilities = softmax(table, after, 1.0 / TEMPERATURE);
-        probabilities[own] = 0.0;
-        out.extend(probabilities.into_iter().map(|p| p as f32));
+        let [before, after] =
+            [z, z_cf].map(|z| softmax(table, &z[first..first + 3], 1.0 / TEMPERATURE));
+        let change = after.iter().zip(before).map(|(a, b)| (a - b) as f32);
+        out.extend(
+            change
+                .enumerate()
+                .map(|(i, v)| if i == own { 0.0 } else { v }),
+        );
     }
     out.extend((CONTINUOUS..LATENT).map(|k| z_cf[k] - z[k]));
 }

@@ -112,29 +112,50 @@ impl Space {
         std::array::from_fn(|k| (raw[k] - self.mean[k]) / self.std[k])
     }
 
+    /// A standardised latent as its image has it: clipped, with the inverse colour that is drawn. Two latents that differ
+    /// here in nothing have the same image.
+    pub fn shown(&self, z: &Latent) -> Latent {
+        std::array::from_fn(|k| match k {
+            INVERSE => (self.raw(z)[k] - self.mean[k]) / self.std[k],
+            _ => z[k].clamp(self.low[k], self.high[k]),
+        })
+    }
+
     /// What the generator is shown of a standardised latent: clipped, in its own units, inverse colour 0 or 1.
     pub fn raw(&self, z: &Latent) -> Latent {
-        std::array::from_fn(|k| {
-            let raw = z[k].clamp(self.low[k], self.high[k]) * self.std[k] + self.mean[k];
-            match k {
-                INVERSE => f32::from(u8::from(raw >= 0.5)),
-                _ => raw,
-            }
-        })
+        let mut raw: Latent = std::array::from_fn(|k| {
+            // As `clamp`, which would look for limits out of order.
+            let v = if z[k] < self.low[k] {
+                self.low[k]
+            } else {
+                z[k]
+            };
+            let v = if v > self.high[k] { self.high[k] } else { v };
+            v * self.std[k] + self.mean[k]
+        });
+        raw[INVERSE] = f32::from(u8::from(raw[INVERSE] >= 0.5));
+        raw
     }
 
     /// The derivative of each number of [`Space::raw`]: nothing beyond the limits and of inverse colour, half on a limit, as
     /// PyTorch has it (embeddings that are limits lie there).
     pub fn slope(&self, z: &Latent) -> Latent {
-        std::array::from_fn(|k| {
-            let inside = (self.low[k]..=self.high[k]).contains(&z[k]);
-            let limit = z[k] == self.low[k] || z[k] == self.high[k];
-            match (inside && k != INVERSE, limit) {
-                (false, _) => 0.0,
-                (true, true) => 0.5 * self.std[k],
-                (true, false) => self.std[k],
-            }
-        })
+        let mut slope: Latent = std::array::from_fn(|k| {
+            let (low, high) = (self.low[k], self.high[k]);
+            let not_beyond = if (z[k] >= low) & (z[k] <= high) {
+                0.5
+            } else {
+                0.0
+            };
+            let within = if (z[k] > low) & (z[k] < high) {
+                0.5
+            } else {
+                0.0
+            };
+            (not_beyond + within) * self.std[k]
+        });
+        slope[INVERSE] = 0.0;
+        slope
     }
 
     /// Numbers of the nearest character and the nearest typeface, the first of equals.

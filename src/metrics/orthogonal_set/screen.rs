@@ -6,11 +6,7 @@
 //! is not decided here. Instruction sets may round differently: what they decide is the same.
 
 use super::{Complement, Matrix, OrthogonalSet, OrthogonalSetParams, ZeroPerturbations};
-
-const LANES: usize = 16;
-
-/// A row's sixteen values.
-type Lanes = [f32; LANES];
+use crate::tensor::cpu::differences::{Differences, LANES};
 
 /// Squares of norms outside of this are not trusted.
 const TRUSTED: std::ops::RangeInclusive<f32> = 1e-30..=1e30;
@@ -20,17 +16,19 @@ fn margin(d: usize) -> f32 {
     4.0 * (d as f32 / LANES as f32 + 8.0) * f32::EPSILON
 }
 
-/// δ of one sample's candidates, kept from sample to sample so that memory is not asked for again.
+/// What is known of one sample's candidates, kept from sample to sample so that memory is not asked for again.
 #[derive(Default)]
 pub(super) struct Screen {
-    /// Rows of whole lanes, the rest of the last ones zero.
-    rows: Vec<Lanes>,
-    /// Lanes of a row.
-    lanes: usize,
-    l1: Vec<f32>,
+    deltas: Differences,
     /// 1 / ‖δ‖, and 0 of zero perturbations, whose cosines are 0.
     inverse: Vec<f32>,
     order: Vec<usize>,
+    /// Members, how each was admitted, and 1 / ‖δ‖ of each.
+    members: Vec<usize>,
+    orthogonal: Vec<usize>,
+    complementary: Vec<usize>,
+    inverse_of_members: Vec<f32>,
+    products: Vec<f32>,
 }
 
 impl Screen {
@@ -41,59 +39,15 @@ impl Screen {
         candidates: Matrix<'_>,
         params: &OrthogonalSetParams,
     ) -> Option<OrthogonalSet> {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma") {
-                // SAFETY: the instruction sets were detected on this machine.
-                return unsafe { self.select_avx512(original, candidates, params) };
-            }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                // SAFETY: the instruction sets were detected on this machine.
-                return unsafe { self.select_avx2(original, candidates, params) };
-            }
-        }
-        self.select_portable(original, candidates, params)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,fma")]
-    fn select_avx512(
-        &mut self,
-        original: &[f32],
-        candidates: Matrix<'_>,
-        params: &OrthogonalSetParams,
-    ) -> Option<OrthogonalSet> {
-        self.select_portable(original, candidates, params)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn select_avx2(
-        &mut self,
-        original: &[f32],
-        candidates: Matrix<'_>,
-        params: &OrthogonalSetParams,
-    ) -> Option<OrthogonalSet> {
-        self.select_portable(original, candidates, params)
-    }
-
-    #[inline(always)]
-    fn select_portable(
-        &mut self,
-        original: &[f32],
-        candidates: Matrix<'_>,
-        params: &OrthogonalSetParams,
-    ) -> Option<OrthogonalSet> {
-        let (n, d) = (candidates.rows(), original.len());
         // Without candidates there is nothing to be quick about.
-        if n == 0 || !self.fill(original, candidates) {
+        if candidates.rows() == 0 || !self.fill(original, candidates) {
             return None;
         }
-        let margin = margin(d);
+        let margin = margin(original.len());
         self.sort();
-        let l1 = |i: usize| self.l1[i];
+        let l1 = self.deltas.l1();
         let clear = |pair: &[usize]| {
-            let (a, b) = (l1(pair[0]), l1(pair[1]));
+            let (a, b) = (l1[pair[0]], l1[pair[1]]);
             // Zero perturbations keep their order.
             b - a > margin * b || b == 0.0
         };
@@ -101,126 +55,92 @@ impl Screen {
             return None;
         }
         let tau = params.tau as f32;
-        let mut selected: Vec<usize> = Vec::with_capacity(n);
-        let mut set = OrthogonalSet::default();
+        let mut zero = Vec::new();
+        self.members.clear();
+        self.orthogonal.clear();
+        self.complementary.clear();
+        self.inverse_of_members.clear();
         for &i in &self.order {
-            if self.l1[i] == 0.0 && params.zeros == ZeroPerturbations::Excluded {
-                set.zero.push(i);
+            if l1[i] == 0.0 && params.zeros == ZeroPerturbations::Excluded {
+                zero.push(i);
                 continue;
             }
-            let own = self.row(i);
-            let (mut all, mut any, mut each) = (true, false, true);
-            for &j in &selected {
-                let cosine = dot(own, self.row(j)) * (self.inverse[i] * self.inverse[j]);
+            { &self.deltas }.products(i, &self.members, &mut self.products);
+            // Counted without branches: which way a cosine falls cannot be foretold.
+            let mut counts = [0u32; 4];
+            let lengths = self.inverse_of_members.iter().map(|l| l * self.inverse[i]);
+            for (product, lengths) in self.products.iter().zip(lengths) {
+                let cosine = product * lengths;
                 let (size, below) = (cosine.abs(), cosine + 1.0);
-                if (size - tau).abs() <= margin || (below - tau).abs() <= margin {
-                    return None;
-                }
+                let near = ((size - tau).abs() <= margin) | ((below - tau).abs() <= margin);
                 let (orthogonal, complementary) = (size < tau, below < tau);
-                all &= orthogonal;
-                any |= complementary;
-                each &= orthogonal || complementary;
+                let found = [orthogonal, complementary, orthogonal | complementary, near];
+                for (count, found) in counts.iter_mut().zip(found) {
+                    *count += u32::from(found);
+                }
             }
+            let [orthogonal, complementary, either, near] = counts;
+            if near > 0 {
+                return None;
+            }
+            let all = self.members.len() as u32;
             let complementary = match params.complement {
-                Complement::Any => any,
-                Complement::Each => each,
+                Complement::Any => complementary > 0,
+                Complement::Each => either == all,
             };
-            match (all, complementary) {
-                (true, _) => set.orthogonal.push(i),
-                (false, true) => set.complementary.push(i),
+            match (orthogonal == all, complementary) {
+                (true, _) => self.orthogonal.push(i),
+                (false, true) => self.complementary.push(i),
                 (false, false) => continue,
             }
-            selected.push(i);
+            self.members.push(i);
+            self.inverse_of_members.push(self.inverse[i]);
         }
-        set.selected = selected;
-        Some(set)
+        Some(OrthogonalSet {
+            selected: self.members.clone(),
+            orthogonal: self.orthogonal.clone(),
+            complementary: self.complementary.clone(),
+            zero,
+        })
     }
 
     /// Takes the perturbations; false if one is not to be trusted.
-    #[inline(always)]
     fn fill(&mut self, original: &[f32], candidates: Matrix<'_>) -> bool {
-        let (origin, origin_rest) = original.as_chunks::<LANES>();
-        self.lanes = original.len().div_ceil(LANES);
-        self.rows
-            .resize(candidates.rows() * self.lanes, [0.0; LANES]);
-        self.l1.clear();
+        self.deltas.take(original, candidates.data());
         self.inverse.clear();
-        let mut trusted = true;
-        let rows = self.rows.chunks_exact_mut(self.lanes);
-        for (deltas, row) in rows.zip(candidates.data().chunks_exact(original.len())) {
-            let (row, rest) = row.as_chunks::<LANES>();
-            let (mut l1, mut squares) = ([0.0; LANES], [0.0; LANES]);
-            for ((kept, e), z) in deltas.iter_mut().zip(row).zip(origin) {
-                let mut delta = *e;
-                for k in 0..LANES {
-                    delta[k] -= z[k];
-                }
-                add(&mut l1, &mut squares, &delta);
-                *kept = delta;
-            }
-            if let Some(kept) = deltas.get_mut(row.len()) {
-                let mut delta = [0.0; LANES];
-                for ((delta, &e), &z) in delta.iter_mut().zip(rest).zip(origin_rest) {
-                    *delta = e - z;
-                }
-                add(&mut l1, &mut squares, &delta);
-                *kept = delta;
-            }
-            let (l1, squares) = (join(l1), join(squares));
-            let zero = l1 == 0.0;
-            // NaN is in no range.
-            trusted &= zero || TRUSTED.contains(&squares);
-            self.l1.push(l1);
-            self.inverse
-                .push(if zero { 0.0 } else { 1.0 / squares.sqrt() });
-        }
-        trusted
-    }
-
-    #[inline(always)]
-    fn row(&self, i: usize) -> &[Lanes] {
-        &self.rows[i * self.lanes..(i + 1) * self.lanes]
+        let lengths = self.deltas.l1().iter().zip(self.deltas.squares());
+        self.inverse
+            .extend(lengths.map(|(&l1, &squares)| match l1 == 0.0 {
+                true => 0.0,
+                false => 1.0 / squares.sqrt(),
+            }));
+        // NaN is in no range.
+        let trusted = |(&l1, squares): (&f32, &f32)| l1 == 0.0 || TRUSTED.contains(squares);
+        { self.deltas.l1().iter().zip(self.deltas.squares()) }.all(trusted)
     }
 
     /// By ascending L1 norm, the lower index first of equals.
-    #[inline(always)]
     fn sort(&mut self) {
+        let l1 = self.deltas.l1();
         self.order.clear();
-        self.order.extend(0..self.l1.len());
-        let l1 = &self.l1;
-        self.order.sort_by(|&a, &b| l1[a].total_cmp(&l1[b]));
-    }
-}
-
-#[inline(always)]
-fn add(l1: &mut Lanes, squares: &mut Lanes, delta: &Lanes) {
-    for k in 0..LANES {
-        l1[k] += delta[k].abs();
-        squares[k] += delta[k] * delta[k];
-    }
-}
-
-#[inline(always)]
-fn dot(a: &[Lanes], b: &[Lanes]) -> f32 {
-    let mut sums = [0.0; LANES];
-    for (a, b) in a.iter().zip(b) {
-        for k in 0..LANES {
-            sums[k] += a[k] * b[k];
+        self.order.extend(0..l1.len());
+        if l1.len() > LANES {
+            self.order.sort_by(|&a, &b| l1[a].total_cmp(&l1[b]));
+            return;
+        }
+        // Each counts who comes before it, all at once.
+        let mut norms = [f32::INFINITY; LANES];
+        norms[..l1.len()].copy_from_slice(l1);
+        let mut places = [0u32; LANES];
+        for (j, &norm) in l1.iter().enumerate() {
+            for (k, (place, &other)) in places.iter_mut().zip(&norms).enumerate() {
+                *place += u32::from((norm < other) | ((norm == other) & (j < k)));
+            }
+        }
+        for (i, &place) in places[..l1.len()].iter().enumerate() {
+            self.order[place as usize] = i;
         }
     }
-    join(sums)
-}
-
-#[inline(always)]
-fn join(mut sums: Lanes) -> f32 {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-        width /= 2;
-    }
-    sums[0]
 }
 
 #[cfg(test)]
@@ -273,12 +193,11 @@ mod tests {
                     decided += 1;
                     assert_eq!(found, exact, "case {case}");
                 };
-                same(screen.select_portable(&origin, rows, &params));
                 same(screen.select(&origin, rows, &params));
             }
         }
-        // Both ways for most of them; copies and opposites of equal length are left to f64.
-        assert!(decided > all, "{decided} of {}", 2 * all);
+        // Most of them; copies and opposites of equal length are left to f64.
+        assert!(2 * decided > all, "{decided} of {all}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::folder::{Lock, is_filled, read_own, write_whole};
 use crate::metrics::MetricBackend;
 use crate::tensor::WithGradients;
 use crate::weights::Registry;
-use rows::{About, latents_path, made_from, read};
+use rows::{About, MADE_FROM, has_latents, latents_path, made_from, read};
 use scoring::score;
 
 pub const TABLES: &str = "tables.txt";
@@ -60,7 +60,7 @@ pub fn run<B: MetricBackend>(
     registry: &Registry,
     device: &WithGradients,
     backend: &B,
-    progress: &mut dyn FnMut(&str, usize, usize),
+    progress: &mut (dyn FnMut(&str, usize, usize) + Send),
 ) -> Result<Done, LatentStudyError> {
     plan.check()?;
     let _lock = claim(work)?;
@@ -72,7 +72,7 @@ pub fn run<B: MetricBackend>(
     for (i, unit) in units.iter().enumerate() {
         let identity = identity(registry, device, unit.setting)?;
         let checksum = made_from(&identity, unit, &about(plan));
-        let there = read(work.out, unit)?;
+        let mut there = read(work.out, unit)?;
         if let Some(row) = &there {
             let path = rows::row_path(work.out, unit);
             if row.made_from != checksum {
@@ -87,6 +87,10 @@ pub fn run<B: MetricBackend>(
                     path.display()
                 )));
             }
+        }
+        // A row whose latents are lost, or are others, is made again.
+        if own(i) && there.is_some() && !has_latents(work.out, unit, &checksum) {
+            there = None;
         }
         if own(i) && there.is_none() {
             wanted.push((unit, checksum));
@@ -202,7 +206,7 @@ fn piece<B: MetricBackend>(
     unit: &Unit,
     made_from: String,
     backend: &B,
-    progress: &mut dyn FnMut(&str, usize, usize),
+    progress: &mut (dyn FnMut(&str, usize, usize) + Send),
 ) -> Result<(), LatentStudyError> {
     let world = &opened.world;
     let started = Instant::now();
@@ -225,12 +229,16 @@ fn piece<B: MetricBackend>(
         z_cf: made.z_cf,
         n: plan.n,
         index: world.samples.index.clone(),
+        about: serde_json::json!({
+            "explainer": unit.method, "world": world.identity, "seed": unit.run, "version": env!("CARGO_PKG_VERSION"), MADE_FROM: made_from,
+        }),
     };
     let about = About {
         unit,
         made_from,
         seconds,
         accuracy: opened.accuracy,
+        levels: &world.samples.levels,
     };
     rows::write(out, about, &scored, &latents)?;
     Ok(())
@@ -248,22 +256,33 @@ fn finish<B: MetricBackend>(
 ) -> Result<String, LatentStudyError> {
     let mut text = tables::text(found, &plan.settings);
     let seconds: f64 = found.iter().map(|r| r.seconds).sum();
-    let samples = found.first().map_or(0, |r| r.samples);
     for setting in &plan.settings {
         let accuracy = found
             .iter()
             .find(|r| r.spurious == setting.spurious && r.correlation == setting.correlation());
         if let Some(row) = accuracy {
             text.push_str(&format!(
-                "the classifier of {} tied typefaces and correlation {:.2} gives {:.1} % of the labels of fresh images\n",
+                "{} tied typefaces, correlation {:.2}: the classifier gives {:.1} % of the labels of fresh images; {} samples",
                 setting.spurious,
                 setting.correlation(),
-                100.0 * row.accuracy
+                100.0 * row.accuracy,
+                row.samples
+            ));
+            let short: Vec<String> = { row.levels.iter().filter(|l| l.samples < plan.samples) }
+                .map(|l| format!("{} of confidence {}", l.samples, l.level))
+                .collect();
+            if !short.is_empty() {
+                text.push_str(&format!(" (only {})", short.join(", ")));
+            }
+            text.push_str(&format!(
+                ", on average {:.3} from their level of confidence\n",
+                row.level_distance()
             ));
         }
     }
     text.push_str(&format!(
-        "{samples} samples of each setting, {} explanations of each, explainers {}; {seconds:.0} s of explaining in all\n",
+        "{} samples of each of eight levels of confidence, {} explanations of each, explainers {}; {seconds:.0} s of explaining in all\n",
+        plan.samples,
         plan.n,
         plan.variant.name()
     ));
@@ -299,9 +318,9 @@ fn finish<B: MetricBackend>(
         let logits = opened.world.explained().logits(&file.z_cf)?;
         let scored = score(backend, &opened.world, &file.z_cf, &logits)?;
         let exact = &scored.exact;
-        let title = Method::name(method).replace('-', " ");
         shown.push(pictures::choose(
-            &title,
+            // The typefaces of pictures have small letters only.
+            &Method::name(method).replace('-', " "),
             &file.z,
             &file.z_cf,
             &exact.flags,

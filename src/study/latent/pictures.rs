@@ -7,6 +7,7 @@ use crate::explain::latent::{Latent, World};
 use crate::glyphs::Atlas;
 use crate::metrics::latent::exact::Flags;
 use crate::metrics::latent::profile::most_changed;
+use crate::metrics::latent::space::Space;
 use crate::report::contact_sheet::{Section, Triple, draw};
 
 /// Counterfactuals of an explainer that are shown.
@@ -76,7 +77,7 @@ pub fn sheet(world: &World, shown: &[Shown]) -> Result<Vec<u8>, LatentStudyError
                 .map(|((z, z_cf, flags), pair)| Triple {
                     original: &pair[0],
                     counterfactual: &pair[1],
-                    caption: caption(z, z_cf, *flags),
+                    caption: caption(&world.space, z, z_cf, *flags),
                     colour: match flags.successful() {
                         true => [20, 110, 40],
                         false => [150, 40, 30],
@@ -95,8 +96,15 @@ pub fn sheet(world: &World, shown: &[Shown]) -> Result<Vec<u8>, LatentStudyError
     Ok(png.into_inner())
 }
 
-fn caption(z: &Latent, z_cf: &Latent, flags: Flags) -> String {
-    let attribute = most_changed(z, z_cf).unwrap_or("nothing");
+/// What was changed: another character, another typeface, or what moved most of that which is seen.
+fn caption(space: &Space, z: &Latent, z_cf: &Latent, flags: Flags) -> String {
+    let (from, to) = (space.nearest(z), space.nearest(z_cf));
+    let attribute = match (from[0] == to[0], from[1] == to[1]) {
+        (false, true) => "character",
+        (false, false) => "character and font",
+        (true, false) => "font",
+        (true, true) => most_changed(&space.shown(z), &space.shown(z_cf)).unwrap_or("nothing"),
+    };
     let what = match flags {
         f if f.causal_flip() => "causal flip",
         f if f.non_causal_flip() => "non causal flip",

@@ -77,10 +77,12 @@ impl Plan {
         let mut settings = Vec::new();
         for &spurious in spurious {
             for &correlation in correlation {
-                settings.push(setting(spurious, correlation)?);
+                let setting = setting(spurious, correlation)?;
+                if !settings.contains(&setting) {
+                    settings.push(setting);
+                }
             }
         }
-        settings.dedup();
         Ok(settings)
     }
 
@@ -114,7 +116,10 @@ impl Plan {
         if !(1..=10_000).contains(&self.n) {
             return refuse("--n: expected 1 to 10000");
         }
-        if self.samples == 0 || self.validation < 8 * self.samples {
+        if self.validation > 1_000_000 {
+            return refuse("--validation: expected at most 1000000");
+        }
+        if self.samples == 0 || self.samples > self.validation / 8 {
             return refuse(
                 "--samples and --validation: expected one sample of each level at least, and a validation set of eight times as many latents",
             );
@@ -169,11 +174,26 @@ mod tests {
         assert!(
             Plan {
                 validation: 799,
+                ..plan.clone()
+            }
+            .check()
+            .is_err()
+        );
+        assert!(
+            Plan {
+                samples: usize::MAX,
                 ..plan
             }
             .check()
             .is_err()
         );
+    }
+
+    #[test]
+    fn a_setting_is_there_once() {
+        let settings = Plan::settings(&[10, 6, 10], &[0.95, 0.95]).unwrap();
+        let names: Vec<String> = settings.iter().map(|s| s.name()).collect();
+        assert_eq!(names, ["10_95", "6_95"]);
     }
 
     #[test]

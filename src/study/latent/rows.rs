@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scoring::{Numbers, Scored};
 use super::{LatentStudyError, Unit};
-use crate::explain::latent::{LatentFile, write_latents};
+use crate::explain::latent::{LatentFile, Level, level_distance, read_latents, write_latents};
 use crate::folder::{make, write_whole};
 use crate::metrics::latent::profile::ATTRIBUTES;
 use crate::weights::sha256;
@@ -31,9 +31,21 @@ pub struct Row {
     pub as_released: Numbers,
     /// Mean change of each attribute in standard deviations.
     pub profile: Vec<f64>,
+    /// How many samples there are of each level of confidence.
+    pub levels: Vec<Level>,
 }
 
-const SCHEMA: &str = "foil.latent-row/1";
+impl Row {
+    /// Mean distance of the samples' confidence to their levels.
+    pub fn level_distance(&self) -> f64 {
+        level_distance(&self.levels)
+    }
+}
+
+const SCHEMA: &str = "foil.latent-row/2";
+
+/// What a file of latents tells of its piece.
+pub const MADE_FROM: &str = "made_from";
 
 /// What a piece's result is made from.
 pub fn made_from(world: &serde_json::Value, unit: &Unit, about: &serde_json::Value) -> String {
@@ -81,6 +93,12 @@ pub struct About<'a> {
     pub made_from: String,
     pub seconds: f64,
     pub accuracy: f64,
+    pub levels: &'a [Level],
+}
+
+/// Whether the latents of a piece are there.
+pub fn has_latents(out: &Path, unit: &Unit, made_from: &str) -> bool {
+    read_latents(&latents_path(out, unit)).is_ok_and(|file| file.about[MADE_FROM] == made_from)
 }
 
 /// Writes latents, then the row: a row that is there is whole.
@@ -93,12 +111,7 @@ pub fn write(
     make(&out.join("rows"))?;
     make(&out.join("latents"))?;
     let unit = about.unit;
-    let told = [
-        ("explainer", unit.method.name().to_owned()),
-        ("run", unit.run.to_string()),
-        ("made_from", about.made_from.clone()),
-    ];
-    write_latents(&latents_path(out, unit), latents, &told)?;
+    write_latents(&latents_path(out, unit), latents)?;
     let row = Row {
         schema: SCHEMA.into(),
         spurious: unit.setting.spurious,
@@ -114,6 +127,7 @@ pub fn write(
         exact: (&scored.exact).into(),
         as_released: (&scored.as_released).into(),
         profile: scored.profile.iter().map(|c| c.change).collect(),
+        levels: about.levels.to_vec(),
     };
     let text = serde_json::to_string_pretty(&row).unwrap_or_default() + "\n";
     write_whole(&row_path(out, unit), text.as_bytes())?;

@@ -126,7 +126,10 @@ pub fn text(rows: &[Row], settings: &[Setting]) -> String {
                     let values: Vec<f64> = own.iter().map(|r| number(reading(r))).collect();
                     let (mean, std) = mean_and_std(&values);
                     let scale = if *share { 100.0 } else { 1.0 };
-                    line.push(format!("{:.2} ± {:.2}", scale * mean, scale * std));
+                    line.push(match values.len() {
+                        1 => format!("{:.2}", scale * mean),
+                        _ => format!("{:.2} ± {:.2}", scale * mean, scale * std),
+                    });
                 }
                 lines.push(line);
             }

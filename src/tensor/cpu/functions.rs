@@ -64,6 +64,11 @@ impl Lanes for Single {
     fn at_most(self, high: Self) -> Self {
         Single(if self.0 > high.0 { high.0 } else { self.0 })
     }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        self.0
+    }
 }
 
 /// The values of a register one by one; the compiler keeps them in it.

@@ -142,6 +142,8 @@ pub trait Lanes: Copy {
     fn at_least(self, low: Self) -> Self;
     /// `min(self, high)`; a NaN in `self` stays.
     fn at_most(self, high: Self) -> Self;
+    /// The sum of the values, halves upon halves.
+    fn sum(self) -> f32;
 }
 
 /// [`Lanes`] in plain Rust, for any machine.
@@ -218,12 +220,36 @@ impl Lanes for Plain {
     fn at_most(self, high: Self) -> Self {
         self.with(high, |a, b| if a > b { b } else { a })
     }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        let [a, b, c, d] = self.0;
+        (a + c) + (b + d)
+    }
+}
+
+/// The sum of a register's values; there is no one instruction for it.
+///
+/// # Safety
+/// The machine must have AVX.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn sum_of_eight(register: std::arch::x86_64::__m256) -> f32 {
+    use std::arch::x86_64::*;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let high = _mm256_extractf128_ps::<1>(register);
+        let four = _mm_add_ps(_mm256_castps256_ps128(register), high);
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+    }
 }
 
 /// A register type of x86-64 as [`Lanes`]. Only used below a check for its instruction set.
 macro_rules! x86_lanes {
     ($(#[$doc:meta])* $name:ident($register:ident), $count:literal, $pixels:literal,
-     $set1:ident $loadu:ident $storeu:ident $fmadd:ident $add:ident $sub:ident $mul:ident $max:ident $min:ident) => {
+     $set1:ident $loadu:ident $storeu:ident $fmadd:ident $add:ident $sub:ident $mul:ident $max:ident $min:ident,
+     $sum:path) => {
         $(#[$doc])*
         #[cfg(target_arch = "x86_64")]
         #[derive(Clone, Copy)]
@@ -281,6 +307,11 @@ macro_rules! x86_lanes {
             fn at_most(self, high: Self) -> Self {
                 Self(unsafe { std::arch::x86_64::$min(high.0, self.0) })
             }
+
+            #[inline(always)]
+            fn sum(self) -> f32 {
+                unsafe { $sum(self.0) }
+            }
         }
     };
 }
@@ -289,13 +320,13 @@ x86_lanes!(
     /// [`Lanes`] as one AVX register.
     Avx(__m256), 8, 6,
     _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
-    _mm256_max_ps _mm256_min_ps
+    _mm256_max_ps _mm256_min_ps, sum_of_eight
 );
 x86_lanes!(
     /// [`Lanes`] as one AVX-512 register.
     Avx512(__m512), 16, 12,
     _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
-    _mm512_max_ps _mm512_min_ps
+    _mm512_max_ps _mm512_min_ps, std::arch::x86_64::_mm512_reduce_add_ps
 );
 
 /// Asks for the cache line of a value that is needed soon; any address will do.
