@@ -13,6 +13,7 @@ pub mod candle;
 pub mod composed;
 pub mod cpu;
 pub mod cuda;
+pub mod dense;
 mod device;
 mod fixed_point;
 pub mod gpu;
