@@ -4,13 +4,16 @@
 //! a column's name, so that `1` also holds `10_…`; a binary column is a group of one, pulled to 1 and rounded to 1. (c) The last step, which moves numbers back towards
 //! the factual, edits the column whose number is the feature's number among the numerical ones: another column in mixed tables.
 //! Numbers are clipped to the range of an inner 80 % split (seed 17) and rounded to the decimals of their most frequent value, as if they were scaled to [0, 1].
+//! A group with gaps is taken as all columns from its first to its last, both where its sum is pulled to 1 and where its largest entry is looked for; that entry's
+//! place among all these columns then counts as a place in the group, and where the group has fewer columns none of them is set. Everything is in single
+//! precision: where a number rests at its bound, the last bits decide when it leaves.
 
-use super::adam::Adam;
 use super::dice::DiceParams;
 use super::{Found, Problem, Result};
 use crate::stats::interval::quantile;
 use crate::stats::legacy_numpy::LegacyNumpy;
-use crate::tabular::{Kind, Kinds, Toward, median, median_absolute_deviation};
+use crate::tabular::{Kind, Kinds, Network, Toward, median, median_absolute_deviation};
+use crate::tensor::dense::{Dense32, Pass32};
 
 /// What DiCE knows of a numerical column.
 struct Number {
@@ -25,33 +28,34 @@ struct Number {
 /// Everything about one query.
 struct Query<'a, 'b> {
     problem: &'a Problem<'b>,
-    x: Vec<f64>,
+    x: Vec<f32>,
     numbers: Vec<Number>,
     groups: Vec<Vec<usize>>,
-    weights: Vec<f64>,
+    weights: Vec<f32>,
     /// +1 if the wished class is the target, −1 if it is the factual's own.
-    sign: f64,
+    sign: f32,
 }
 
 /// The variant of the benchmark.
 pub fn as_benchmarked(problem: &Problem<'_>, params: DiceParams) -> Result<Found> {
-    let mut toward = Toward::new(problem.network("dice")?, problem.target);
+    let network = problem.network("dice")?;
+    let mut toward = Toward::new(network, problem.target);
     let query = Query::new(problem, &mut toward);
-    let width = problem.factual.len();
-    let mut adam = Adam::new(width, params.rate, [0.9, 0.999], 1e-8);
-    let (mut x, mut gradient) = (query.x.clone(), vec![0.0; width]);
+    let mut model = Model::new(network, problem.target);
+    let (mut x, mut gradient) = (query.x.clone(), vec![0.0; query.x.len()]);
+    let mut adam = Adam::new(x.len(), params.rate);
     let mut last_loss = 0.0;
-    let mut backup: Option<(f64, Vec<f64>)> = None;
+    let mut backup: Option<(f32, Vec<f32>)> = None;
     let mut rounded = query.rounded(&x);
     for step in 0..params.most_steps {
         if problem.clock.is_over() {
             break;
         }
-        let loss = query.loss(&mut toward, &x, params, &mut gradient);
+        let loss = query.loss(&mut model, &x, params, &mut gradient);
         adam.step(&mut x, &gradient);
         query.clip(&mut x);
         rounded = query.rounded(&x);
-        let p = query.wished(&mut toward, &rounded);
+        let p = query.wished(model.probability(&rounded));
         if p >= 0.5
             && backup
                 .as_ref()
@@ -59,20 +63,87 @@ pub fn as_benchmarked(problem: &Problem<'_>, params: DiceParams) -> Result<Found
         {
             backup = Some((p, rounded.clone()));
         }
-        let still = (loss - last_loss).abs() <= params.still;
+        let still = f64::from((loss - last_loss).abs()) <= params.still;
         last_loss = loss;
-        if step + 1 >= params.least_steps && still && (p * 1000.0).round() / 1000.0 >= 0.5 {
+        let shown = (f64::from(p) * 1000.0).round_ties_even() / 1000.0;
+        if step + 1 >= params.least_steps && still && shown >= 0.5 {
             break;
         }
     }
-    let mut result = rounded;
-    if query.wished(&mut toward, &result) < 0.5
+    if query.wished(model.probability(&rounded)) < 0.5
         && let Some((_, kept)) = backup
     {
-        result = kept;
+        rounded = kept;
     }
+    let mut result: Vec<f64> = rounded.iter().map(|&v| f64::from(v)).collect();
     query.move_back(&mut toward, &mut result);
     Ok(Found::one(Some(result), &problem.clock))
+}
+
+/// The network in single precision.
+struct Model<'a> {
+    network: &'a Dense32,
+    pass: Pass32,
+    /// By which logits grow the margin of the target.
+    direction: [f32; 2],
+}
+
+impl<'a> Model<'a> {
+    fn new(network: &'a Network, target: usize) -> Self {
+        let mut direction = [-1.0; 2];
+        direction[target] = 1.0;
+        Self {
+            network: &network.single,
+            pass: network.single.pass(),
+            direction,
+        }
+    }
+
+    /// Probability of the target.
+    fn probability(&mut self, x: &[f32]) -> f32 {
+        self.network.forward(x, &mut self.pass);
+        let [a, b] = self.pass.logits;
+        let margin = self.direction[0] * a + self.direction[1] * b;
+        1.0 / (1.0 + (-margin).exp())
+    }
+
+    /// Gradient of the margin at the point that was asked last.
+    fn margin_gradient(&mut self, out: &mut [f32]) {
+        self.network.backward(&mut self.pass, self.direction, out);
+    }
+}
+
+/// Adam in single precision.
+struct Adam {
+    rate: f64,
+    first: Vec<f32>,
+    second: Vec<f32>,
+    step: i32,
+}
+
+impl Adam {
+    fn new(width: usize, rate: f64) -> Self {
+        Self {
+            rate,
+            first: vec![0.0; width],
+            second: vec![0.0; width],
+            step: 0,
+        }
+    }
+
+    fn step(&mut self, x: &mut [f32], gradient: &[f32]) {
+        const BETAS: [f64; 2] = [0.9, 0.999];
+        let [b1, b2] = BETAS.map(|b| b as f32);
+        let [rest1, rest2] = BETAS.map(|b| (1.0 - b) as f32);
+        self.step += 1;
+        let corrections = BETAS.map(|b| 1.0 - b.powi(self.step));
+        let rate = (self.rate * corrections[1].sqrt() / corrections[0]) as f32;
+        for (i, &g) in gradient.iter().enumerate() {
+            self.first[i] = b1 * self.first[i] + rest1 * g;
+            self.second[i] = b2 * self.second[i] + rest2 * g * g;
+            x[i] -= rate * self.first[i] / (self.second[i].sqrt() + 1e-8);
+        }
+    }
 }
 
 impl<'a, 'b> Query<'a, 'b> {
@@ -92,7 +163,7 @@ impl<'a, 'b> Query<'a, 'b> {
                 let scaled: Vec<f64> = values.iter().map(|v| (v - min) / (max - min)).collect();
                 let mad = median_absolute_deviation(&scaled);
                 if mad > 0.0 {
-                    weights[c] = (100.0 / mad).round_ties_even() / 100.0;
+                    weights[c] = ((100.0 / mad).round_ties_even() / 100.0) as f32;
                 }
                 Number {
                     column: c,
@@ -115,83 +186,93 @@ impl<'a, 'b> Query<'a, 'b> {
         Self {
             groups: groups_by_prefix(problem),
             problem,
-            x,
+            x: x.iter().map(|&v| v as f32).collect(),
             numbers,
             weights,
             sign,
         }
     }
 
-    /// Probability of the class that is wished for.
-    fn wished(&self, toward: &mut Toward<'_>, x: &[f64]) -> f64 {
-        let p = toward.probability(x);
+    /// Probability of the class that is wished for, where the target's is `p`.
+    fn wished(&self, p: f32) -> f32 {
         if self.sign > 0.0 { p } else { 1.0 - p }
     }
 
     /// The loss, with its gradient.
     fn loss(
         &self,
-        toward: &mut Toward<'_>,
-        x: &[f64],
+        model: &mut Model<'_>,
+        x: &[f32],
         params: DiceParams,
-        gradient: &mut [f64],
-    ) -> f64 {
-        let p = toward.probability(x);
+        gradient: &mut [f32],
+    ) -> f32 {
+        let p = model.probability(x);
         let q = (p - 1e-6).abs();
         let hinge = 1.0 - self.sign * (q / (1.0 - q)).ln();
-        toward.margin_gradient(gradient);
+        model.margin_gradient(gradient);
         let slope = -self.sign * (p - 1e-6).signum() * p * (1.0 - p) / (q * (1.0 - q));
         let scale = if hinge > 0.0 { slope } else { 0.0 };
-        let m = x.len() as f64;
-        let mut total = hinge.max(0.0);
+        let (m, near, pull) = (
+            x.len() as f32,
+            params.proximity as f32,
+            params.groups as f32,
+        );
+        let mut away = 0.0f32;
         for c in 0..x.len() {
-            let away = x[c] - self.x[c];
-            total += params.proximity * self.weights[c] * away.abs() / m;
-            let side = if away == 0.0 { 0.0 } else { away.signum() };
-            gradient[c] = scale * gradient[c] + params.proximity * self.weights[c] * side / m;
+            let d = x[c] - self.x[c];
+            away += self.weights[c] * d.abs();
+            let side = if d == 0.0 { 0.0 } else { d.signum() };
+            gradient[c] = scale * gradient[c] + near * self.weights[c] * side / m;
         }
+        let mut total = hinge.max(0.0) + near * away / m;
         for group in &self.groups {
-            let excess = group.iter().map(|&c| x[c]).sum::<f64>() - 1.0;
-            total += params.groups * excess * excess;
-            group
-                .iter()
-                .for_each(|&c| gradient[c] += 2.0 * params.groups * excess);
+            let columns = reach_of(group);
+            let excess = x[columns.clone()].iter().sum::<f32>() - 1.0;
+            total += pull * excess * excess;
+            gradient[columns]
+                .iter_mut()
+                .for_each(|g| *g += 2.0 * pull * excess);
         }
         total
     }
 
-    fn clip(&self, x: &mut [f64]) {
+    fn clip(&self, x: &mut [f32]) {
         for c in self.problem.space.encoding.zero_one() {
             x[c] = x[c].clamp(0.0, 1.0);
         }
         for number in &self.numbers {
-            x[number.column] = x[number.column].clamp(number.min, number.max);
+            x[number.column] = x[number.column].clamp(number.min as f32, number.max as f32);
         }
     }
 
-    /// Categories by their first largest entry, numbers by their decimals.
-    fn rounded(&self, x: &[f64]) -> Vec<f64> {
+    /// Categories by the place of their first largest entry, group after group; numbers by their decimals.
+    fn rounded(&self, x: &[f32]) -> Vec<f32> {
         let mut out = x.to_vec();
         for group in &self.groups {
-            let mut best = group[0];
-            for &c in group {
-                if x[c] > x[best] {
-                    best = c;
+            let values = &out[reach_of(group)];
+            let mut best = 0;
+            for (i, value) in values.iter().enumerate() {
+                if *value > values[best] {
+                    best = i;
                 }
             }
-            group
-                .iter()
-                .for_each(|&c| out[c] = f64::from(u8::from(c == best)));
+            for (i, &c) in group.iter().enumerate() {
+                out[c] = f32::from(u8::from(i == best));
+            }
         }
         for number in &self.numbers {
-            out[number.column] = number.rounded(x[number.column]);
+            out[number.column] = number.rounded(f64::from(x[number.column])) as f32;
         }
         out
     }
 
     /// Moves numbers back towards the factual while the class stays, by the wrong column in mixed tables.
     fn move_back(&self, toward: &mut Toward<'_>, x: &mut [f64]) {
-        if self.wished(toward, x) < 0.5 {
+        let wished = |toward: &mut Toward<'_>, x: &[f64]| {
+            let p = toward.probability(x);
+            if self.sign > 0.0 { p } else { 1.0 - p }
+        };
+        if wished(toward, x) < 0.5 {
             return;
         }
         let mut order: Vec<usize> = (0..self.numbers.len()).collect();
@@ -199,7 +280,8 @@ impl<'a, 'b> Query<'a, 'b> {
         for at in order {
             let number = &self.numbers[at];
             let c = at;
-            let away = self.x[c] - x[c];
+            let query = f64::from(self.x[c]);
+            let away = query - x[c];
             if away.abs() > number.reach {
                 continue;
             }
@@ -207,13 +289,13 @@ impl<'a, 'b> Query<'a, 'b> {
             let mut kept = x[c];
             // Steps are of the last decimal of a scaled number and do not get anywhere: the original gives up after ten.
             for _ in 0..10 {
-                if (self.x[c] - x[c]).abs() <= step || self.wished(toward, x) < 0.5 {
+                if (query - x[c]).abs() <= step || wished(toward, x) < 0.5 {
                     break;
                 }
                 kept = x[c];
-                x[c] = number.rounded(x[c] + step * (self.x[c] - x[c]).signum());
+                x[c] = number.rounded(x[c] + step * (query - x[c]).signum());
             }
-            if self.wished(toward, x) < 0.5 {
+            if wished(toward, x) < 0.5 {
                 x[c] = kept;
             }
         }
@@ -262,21 +344,28 @@ fn reach(values: &[f64]) -> f64 {
     low.min(median_absolute_deviation(values))
 }
 
-/// Groups as found by the start of column names.
+/// All columns from the first of a group to its last.
+fn reach_of(group: &[usize]) -> std::ops::Range<usize> {
+    match group {
+        [first, .., last] => *first..last + 1,
+        [only] => *only..only + 1,
+        [] => 0..0,
+    }
+}
+
+/// Columns of each categorical and binary feature, as found by the start of their names: the number of the feature, so that 1 also finds 10, 11, ….
 fn groups_by_prefix(problem: &Problem<'_>) -> Vec<Vec<usize>> {
     let encoding = problem.space.encoding;
-    let mixed = encoding.kinds() == Kinds::Mixed;
     let zero_one = encoding.zero_one();
     let features = encoding.schema.features.iter().enumerate();
     features
         .filter(|(_, f)| f.kind != Kind::Numerical)
         .map(|(i, _)| {
-            let prefix = if mixed {
-                format!("{i:04}")
-            } else {
-                i.to_string()
+            let prefix = i.to_string();
+            let starts = |&&c: &&usize| {
+                let feature = encoding.columns[c].feature.to_string();
+                feature.starts_with(&prefix)
             };
-            let starts = |&&c: &&usize| encoding.columns[c].name.starts_with(&prefix);
             zero_one.iter().filter(starts).copied().collect()
         })
         .collect()
