@@ -5,10 +5,14 @@
 //! the signs of the ReLUs (`mace_branch`). What a change can add to the margin at most is known, so most sets are dismissed without being tried. When the time is
 //! up, every size below the current one is proven impossible: that is the gap.
 //!
+//! What is proven: no row within the ranges whose margin is at least [`MaceParams::least_margin`] changes fewer features. A set of features is dismissed by enumeration, by
+//! the exact line search, or by certificates; where neither a point nor a certificate is found, and where rules refuse the one point that was found among numbers
+//! that could take others, the size is left unproven and so is everything that is found at a larger one.
+//!
 //! As benchmarked: the last training row is explained in place of the factual, and the decision is z₁ > 0 for the wished output instead of z₁ > z₀.
 
 use super::line::Margin;
-use super::mace_branch::{Boxes, Cost, cheapest};
+use super::mace_branch::{Boxes, Cheapest, Cost, SLACK, cheapest};
 use super::{Ended, Found, Problem, Proof, Result};
 use crate::tabular::Kind;
 
@@ -81,7 +85,7 @@ pub fn minimal_change(
     problem: &Problem<'_>,
     distance: Distance,
     free: &[usize],
-) -> Result<Option<(f64, Vec<f64>)>> {
+) -> Result<Cheapest> {
     let margin = Margin::new(problem.network("mace")?, problem.target);
     let ranges = Boxes::of(problem);
     let cost = match distance {
@@ -115,42 +119,73 @@ struct Chosen {
     numbers: Vec<usize>,
 }
 
+/// A counterfactual: changed features, distance, point.
+type Candidate = (usize, f64, Vec<f64>);
+
+/// What the sets of one size came to, and what was found before.
+struct Progress {
+    found: Vec<Candidate>,
+    /// Whether every set that was dismissed was dismissed by a proof.
+    certain: bool,
+}
+
 impl Search<'_, '_> {
     /// Sets of features by size, until one has a counterfactual.
     fn run(&self, accept: &dyn Fn(&[f64]) -> bool) -> Result<Found> {
         let space = self.problem.space;
+        // A change that adds nothing to the margin may still be what a rule asks for.
+        let ruled = !space.encoding.schema.rules.is_empty();
         let mut gains: Vec<(f64, usize)> = (0..space.features())
             .filter(|&f| space.mutable[f])
             .map(|f| (self.most_gain(f), f))
-            .filter(|(gain, _)| *gain > 0.0)
+            .filter(|(gain, _)| *gain > 0.0 || ruled)
             .collect();
         gains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let most = self.params.most_features.min(gains.len());
-        let mut found: Vec<(f64, Vec<f64>)> = Vec::new();
-        let mut size = 1;
-        while size <= most && found.is_empty() && !self.problem.clock.is_over() {
+        let mut progress = Progress {
+            found: Vec::new(),
+            certain: true,
+        };
+        // Every smaller size is proven impossible.
+        let mut at_least = 1;
+        let fewest = |progress: &Progress| progress.found.iter().map(|c| c.0).min();
+        for size in 1..=most {
+            if self.problem.clock.is_over() || fewest(&progress).is_some_and(|n| n <= at_least) {
+                break;
+            }
             let start = Chosen {
                 x: self.factual.to_vec(),
                 hidden: self.margin.hidden(self.factual),
                 numbers: Vec::new(),
             };
-            self.extend(&gains, 0, size, start, accept, &mut found)?;
-            if found.is_empty() && !self.problem.clock.is_over() {
-                size += 1;
+            self.extend(&gains, 0, size, start, accept, &mut progress)?;
+            let there = fewest(&progress).is_some_and(|n| n <= size);
+            if progress.certain && !there && !self.problem.clock.is_over() {
+                at_least = size + 1;
+            }
+            if there {
+                break;
             }
         }
-        found.sort_by(|a, b| a.0.total_cmp(&b.0));
         let over = self.problem.clock.is_over();
+        let fewest = fewest(&progress);
+        let exhausted = most == gains.len() && at_least > most;
         let proof = Proof {
-            found: (!found.is_empty()).then_some(size as f64),
-            at_least: size as f64,
-            // A counterfactual of the first size that has any is optimal, even if time ends the choice among them.
-            optimal: !found.is_empty() || !over,
+            found: fewest.map(|n| n as f64),
+            at_least: at_least as f64,
+            // A counterfactual of the first size that is not proven impossible is optimal, even if time ends the choice among them.
+            optimal: fewest.map_or(exhausted, |n| n <= at_least),
         };
+        let mut found: Vec<Candidate> = progress
+            .found
+            .into_iter()
+            .filter(|c| Some(c.0) == fewest)
+            .collect();
+        found.sort_by(|a, b| a.1.total_cmp(&b.1));
         let points = found
             .into_iter()
             .take(self.problem.k.max(1))
-            .map(|(_, x)| x)
+            .map(|(_, _, x)| x)
             .collect();
         Ok(Found {
             counterfactuals: points,
@@ -204,10 +239,10 @@ impl Search<'_, '_> {
         left: usize,
         chosen: Chosen,
         accept: &dyn Fn(&[f64]) -> bool,
-        found: &mut Vec<(f64, Vec<f64>)>,
+        progress: &mut Progress,
     ) -> Result<()> {
         if left == 0 {
-            return self.solve(chosen, accept, found);
+            return self.solve(chosen, accept, progress);
         }
         let now = self.margin.of_hidden(&chosen.hidden) + self.gain_of_numbers(&chosen);
         for at in from..gains.len() {
@@ -215,12 +250,13 @@ impl Search<'_, '_> {
                 break;
             }
             let hope: f64 = gains[at..at + left].iter().map(|(gain, _)| gain).sum();
-            if now + hope < self.params.least_margin {
+            // The sums are rounded: what is just short of the margin is tried.
+            if now + hope < self.params.least_margin - SLACK * (1.0 + now.abs() + hope) {
                 break;
             }
             let feature = gains[at].1;
             for next in self.with(&chosen, feature) {
-                self.extend(gains, at + 1, left - 1, next, accept, found)?;
+                self.extend(gains, at + 1, left - 1, next, accept, progress)?;
             }
         }
         Ok(())
@@ -275,25 +311,27 @@ impl Search<'_, '_> {
         &self,
         chosen: Chosen,
         accept: &dyn Fn(&[f64]) -> bool,
-        found: &mut Vec<(f64, Vec<f64>)>,
+        progress: &mut Progress,
     ) -> Result<()> {
         let least = self.params.least_margin;
+        let space = self.problem.space;
         let mut x = chosen.x;
         match chosen.numbers[..] {
             [] => {
-                if self.margin.of_hidden(&chosen.hidden) < least {
+                if self.margin.of_hidden(&chosen.hidden) < least - SLACK {
                     return Ok(());
                 }
             }
             [c] => {
                 let (low, high) = (self.boxes.low[c] - x[c], self.boxes.high[c] - x[c]);
-                let Some(by) = self
+                let reach = least - SLACK;
+                let found = self
                     .margin
-                    .nearest_move(&chosen.hidden, c, low, high, least)
-                else {
+                    .nearest_move(&chosen.hidden, c, low, high, reach);
+                let Some(by) = found else {
                     return Ok(());
                 };
-                x[c] += by;
+                x[c] = (x[c] + by).clamp(self.boxes.low[c], self.boxes.high[c]);
             }
             _ => {
                 let solved = cheapest(
@@ -305,20 +343,25 @@ impl Search<'_, '_> {
                     Cost::Mean,
                     least,
                 );
-                let Some((_, point)) = solved else {
+                let Some((_, point)) = solved.best else {
+                    progress.certain &= solved.certain;
                     return Ok(());
                 };
                 x = point;
             }
         }
         if !accept(&x) {
+            // Other values of the numbers might be accepted, unless a rule that knows none of them is broken.
+            progress.certain &= space.refuses(&x, &chosen.numbers);
             // Rules may be mended by features that follow from others; such a point changes more features than were chosen.
-            x = self.problem.space.realise(self.problem.factual, &x);
+            x = space.realise(self.problem.factual, &x);
             if !accept(&x) {
                 return Ok(());
             }
         }
-        found.push((self.problem.space.distance(self.factual, &x), x));
+        let changed = space.changed(self.factual, &x).len();
+        let distance = space.distance(self.factual, &x);
+        progress.found.push((changed, distance, x));
         Ok(())
     }
 }

@@ -17,6 +17,8 @@ mod lore;
 mod lore_genes;
 mod mace;
 mod mace_branch;
+#[cfg(test)]
+mod mace_tests;
 mod method;
 mod ml_explain;
 mod problem;
@@ -33,6 +35,7 @@ pub use growing_spheres::GrowingSpheresParams;
 pub use lore::LoreParams;
 pub use lore_genes::GenesParams;
 pub use mace::{Distance, MaceParams, minimal_change};
+pub use mace_branch::Cheapest;
 pub use method::{Batch, Method, Variant, explain, explain_all};
 pub use ml_explain::MlExplainParams;
 pub use problem::{Clock, Ended, Found, Problem, Proof};

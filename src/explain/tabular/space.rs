@@ -218,6 +218,18 @@ impl<'a> Space<'a> {
         rule.holds(&|name| self.value(name, x))
     }
 
+    /// Whether some rule is broken whatever values the numerical columns `free` have; true without any, because then `x` is all there is.
+    pub fn refuses(&self, x: &[f64], free: &[usize]) -> bool {
+        let features = &self.encoding.schema.features;
+        let knows = |rule: &crate::tabular::Rule| {
+            let names = rule.names();
+            free.iter()
+                .any(|&c| names.contains(&features[self.encoding.columns[c].feature].name.as_str()))
+        };
+        let rules = &self.encoding.schema.rules;
+        free.is_empty() || rules.iter().any(|r| !knows(r) && !self.obeys_one(r, x))
+    }
+
     /// A feature's value in its own units.
     fn value(&self, name: &str, x: &[f64]) -> f64 {
         let Some(feature) = self.encoding.schema.position(name) else {
