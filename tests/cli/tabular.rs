@@ -297,3 +297,130 @@ fn a_schema_is_guessed_and_a_network_is_trained() {
         .unwrap();
     assert!(test > 0.95, "{shown}");
 }
+
+/// A network of dense layers that another program wrote, asked by methods that need no gradient.
+#[test]
+fn models_of_other_programs_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| text(&folder.path().join(name));
+    let mut table = String::from("a,b,c,d,class\n");
+    for i in 0..40 {
+        let value = |k: i32| f64::from((i * (3 + k) + 7 * k) % 17) / 4.0 - 2.0;
+        table.push_str(&format!(
+            "{},{},{},{},{}\n",
+            value(0),
+            value(1),
+            value(2),
+            value(3),
+            i % 2
+        ));
+    }
+    std::fs::write(at("d.csv"), table).unwrap();
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/attribution");
+    let run = |model: &str, method: &str| {
+        let model = match model.starts_with('/') {
+            true => model.to_string(),
+            false => text(&models.join(model)),
+        };
+        foil(&[
+            "tabular",
+            "explain",
+            "--data",
+            &at("d.csv"),
+            "--model",
+            &model,
+            "--method",
+            method,
+            "--select",
+            "4",
+            "--out",
+            &at("cf.csv"),
+            "-q",
+        ])
+    };
+    for method in ["growing-spheres", "sedc", "lore"] {
+        run("gemm.onnx", method)
+            .assert()
+            .success()
+            .stdout(contains("rows have a counterfactual"));
+    }
+    run("gemm.onnx", "growing-spheres").assert().success();
+    foil(&[
+        "tabular",
+        "score",
+        "--data",
+        &at("d.csv"),
+        "--model",
+        &text(&models.join("gemm.onnx")),
+        "--select",
+        "4",
+        "--counterfactuals",
+        &at("cf.csv"),
+        "--json",
+    ])
+    .assert()
+    .success()
+    .stdout(contains("\"coverage\": true"));
+    run("gemm.onnx", "dice")
+        .assert()
+        .code(2)
+        .stderr(contains("dice needs the gradient of a network"));
+    run("mlp.onnx", "sedc")
+        .assert()
+        .code(1)
+        .stderr(contains("expected probabilities of class 1"));
+    run("conv.onnx", "sedc")
+        .assert()
+        .code(1)
+        .stderr(contains("operation Conv"));
+    let other = at("two.csv");
+    std::fs::write(
+        &other,
+        "a,b,class\n1.5,2,x\n2.5,3,y\n3.5,1,x\n1,2,y\n2,8,x\n3,4,y\n1,7,x\n9,2,y\n6,5,x\n4,6,y\n",
+    )
+    .unwrap();
+    foil(&[
+        "tabular",
+        "explain",
+        "--data",
+        &other,
+        "--model",
+        &text(&models.join("gemm.onnx")),
+        "--method",
+        "sedc",
+        "--out",
+        &at("x.csv"),
+        "-q",
+    ])
+    .assert()
+    .code(1)
+    .stderr(contains(
+        "a network of 4 inputs, but the data encode to 2 columns",
+    ));
+}
+
+/// One-hot columns of a feature add up to 1, so that their covariance has no inverse: the pseudo-inverse is taken, and the user is told.
+#[test]
+fn a_singular_covariance_is_told_and_distances_are_there() {
+    let world = World::new();
+    let (model, out) = (world.at("m.safetensors"), world.at("cf.csv"));
+    let common = ["--model", &model, "--select", "3"];
+    let made = [&common[..], &["--method", "sedc", "--out", &out]].concat();
+    world.run("explain", &made).assert().success();
+    let scored = [&common[..], &["--counterfactuals", &out, "--json"]].concat();
+    let output = world.run("score", &scored).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told.contains("the covariance has rank 16 of 20: MD is by its pseudo-inverse"),
+        "{told}"
+    );
+    let scores: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = scores["rows"].as_array().unwrap();
+    let covered: Vec<&Value> = rows.iter().filter(|r| r["coverage"] == true).collect();
+    assert!(!covered.is_empty());
+    for row in covered {
+        let distance = row["md"].as_f64().unwrap();
+        assert!(distance > 0.1 && distance < 100.0, "{distance}");
+    }
+}

@@ -17,7 +17,7 @@ use crate::explain::tabular::{
 pub struct ExplainArgs {
     #[command(flatten)]
     data: DataArgs,
-    /// The model: a network (.safetensors) or a table of answers (.csv)
+    /// The model: a network (.safetensors), any model (.onnx) or a table of answers (.csv)
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// cadex, cfproto, cfproto-nograd, dice, growing-spheres, lore, mace, ml-explain, sedc or synas

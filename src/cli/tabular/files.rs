@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 
+use crate::attribute;
 use crate::cli::{UsageError, say};
 use crate::tabular::{
-    Encoding, Kind, Lookup, Network, Predictor, Prepared, Schema, Table, infer_schema,
+    Encoding, Kind, Lookup, Network, Predictor, Prepared, Schema, Table, TabularError, infer_schema,
 };
 
 /// A table and what its columns are.
@@ -61,14 +62,58 @@ impl DataArgs {
     }
 }
 
-/// A network, or a table of answers.
+/// A network, a table of answers, or what an ONNX file holds.
 pub enum Model {
     Network(Network),
     Lookup(Lookup),
+    Onnx(Onnx),
+}
+
+/// A model of another program, that gives the probability of class 1.
+pub struct Onnx {
+    model: attribute::models::Model,
+    width: usize,
+}
+
+impl Onnx {
+    /// Opens a file and asks it about all rows of the table: what is no probability is refused before a search begins.
+    fn open(path: &Path, prepared: &Prepared) -> anyhow::Result<Self> {
+        let shown = path.display().to_string();
+        let bytes = std::fs::read(path).with_context(|| shown.clone())?;
+        let model = attribute::models::from_onnx(&bytes, path)?;
+        let width = prepared.encoding.width();
+        let inputs = model.dimension();
+        let model = model.for_data(width).map_err(|_| TabularError::Width {
+            file: shown.clone(),
+            expected: format!("{width} columns"),
+            found: format!("{inputs} inputs"),
+        })?;
+        for (row, x) in prepared.rows.iter().enumerate() {
+            let p = model.predict_one(x);
+            if !(0.0..=1.0).contains(&p) {
+                anyhow::bail!(
+                    "{shown}: expected probabilities of class 1 (between 0 and 1, as a last Sigmoid gives them), found {p} for row {row} of the table"
+                );
+            }
+        }
+        Ok(Self { model, width })
+    }
+}
+
+impl Predictor for Onnx {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn probabilities(&self, rows: &[f64]) -> Vec<[f64; 2]> {
+        let mut out = vec![0.0; rows.len() / self.width.max(1)];
+        self.model.predict_into(rows, &mut out);
+        out.into_iter().map(|p| [1.0 - p, p]).collect()
+    }
 }
 
 impl Model {
-    /// Opens `.safetensors` as a network and `.csv` as a table of rows with their `probability` of class 1.
+    /// Opens `.safetensors` as a network, `.onnx` as any model, and `.csv` as a table of rows with their `probability` of class 1.
     pub fn open(path: &Path, prepared: &Prepared) -> anyhow::Result<Self> {
         let extension = path
             .extension()
@@ -81,8 +126,9 @@ impl Model {
                 Ok(Self::Network(network))
             }
             "csv" => Ok(Self::Lookup(Lookup::read(path, &prepared.encoding)?)),
+            "onnx" => Ok(Self::Onnx(Onnx::open(path, prepared)?)),
             _ => Err(UsageError(format!(
-                "--model {}: expected a network (.safetensors) or a table of rows with a column `probability` (.csv)",
+                "--model {}: expected a network (.safetensors), a model (.onnx) or a table of rows with a column `probability` (.csv)",
                 path.display()
             ))
             .into()),
@@ -93,6 +139,7 @@ impl Model {
         match self {
             Self::Network(network) => network,
             Self::Lookup(lookup) => lookup,
+            Self::Onnx(model) => model,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::tabular::Network;
 pub struct RecommendArgs {
     #[command(flatten)]
     data: DataArgs,
-    /// The model: a network (.safetensors) or a table of answers (.csv)
+    /// The model: a network (.safetensors), any model (.onnx) or a table of answers (.csv)
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// What won elsewhere: results of `foil study tabular`, files or folders

@@ -16,7 +16,7 @@ use crate::tabular::Network;
 pub struct ScoreArgs {
     #[command(flatten)]
     data: DataArgs,
-    /// The model: a network (.safetensors) or a table of answers (.csv)
+    /// The model: a network (.safetensors), any model (.onnx) or a table of answers (.csv)
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// The rows that were explained: a CSV with the same features
