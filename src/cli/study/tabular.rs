@@ -14,7 +14,7 @@ use crate::cli::{UsageError, print, say};
 use crate::explain::tabular::Method;
 use crate::stats::interval::Bootstrap;
 use crate::study::tabular::{
-    Results, Task, TaskSettings, find_sets, rank_all, rank_text, run_task, summary,
+    Results, Task, TaskSettings, by_data_set, find_sets, rank_all, rank_text, run_task, summary,
 };
 
 #[derive(Args)]
@@ -165,8 +165,7 @@ pub fn run(args: &TabularArgs) -> anyhow::Result<()> {
             all.len()
         ));
     }
-    let mut text = summary(&all);
-    text.push('\n');
+    let mut text = format!("{}\n{}\n", summary(&all), by_data_set(&all));
     if methods.len() > 1 {
         let (rankings, _) = rank_all(&all, Bootstrap::default()).map_err(rank_usage)?;
         text.push_str(&rank_text(&rankings));

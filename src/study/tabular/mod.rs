@@ -14,6 +14,6 @@ pub use error::TabularStudyError;
 pub use rank::{Constraint, Ranking, rank_all, rank_text};
 pub use recommend::{Recommendation, TREE_FEATURES, recommend};
 pub use results::{ResultRow, Results};
-pub use run::{Task, TaskSettings, run_task, summary};
+pub use run::{Task, TaskSettings, by_data_set, run_task, summary};
 
 type Result<T> = std::result::Result<T, TabularStudyError>;

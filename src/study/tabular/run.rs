@@ -190,3 +190,30 @@ pub fn summary(results: &[Results]) -> String {
     }
     table.to_string()
 }
+
+/// Coverage and realistic coverage of each method on each data set.
+pub fn by_data_set(results: &[Results]) -> String {
+    let sorted = |of: fn(&Results) -> &str| -> Vec<&str> {
+        let mut names: Vec<&str> = results.iter().map(of).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let (sets, methods) = (sorted(|r| &r.dataset), sorted(|r| &r.method));
+    let mut heading = vec!["coverage/realistic", "factuals"];
+    heading.extend(&methods);
+    let mut table = Aligned::new(&heading);
+    for set in sets {
+        let of: Vec<&Results> = results.iter().filter(|r| r.dataset == set).collect();
+        let factuals = of.iter().map(|r| r.rows.len()).max().unwrap_or(0);
+        let mut cells = vec![set.to_string(), factuals.to_string()];
+        cells.extend(methods.iter().map(|method| {
+            let found = of.iter().find(|r| r.method == *method);
+            found.map_or("-".into(), |r| {
+                format!("{:.2}/{:.2}", r.coverage(), r.realistic())
+            })
+        }));
+        table.row(&cells);
+    }
+    table.to_string()
+}
