@@ -174,10 +174,27 @@ impl Rows<'_> {
     fn best_split(&self, rows: &[usize], counts: &[usize]) -> Option<(usize, f64)> {
         let features = self.values.first().map_or(0, Vec::len);
         let mut best: Option<(f64, usize, f64)> = None;
+        let mut order: Vec<usize> = Vec::with_capacity(rows.len());
         for feature in 0..features {
-            let mut order = rows.to_vec();
             let value = |r: usize| self.values[r][feature];
-            order.sort_by(|&a, &b| value(a).total_cmp(&value(b)));
+            let mut ends = [f32::INFINITY, f32::NEG_INFINITY];
+            for &r in rows {
+                ends = [ends[0].min(value(r)), ends[1].max(value(r))];
+            }
+            if ends[1] <= ends[0] + SAME {
+                continue;
+            }
+            order.clear();
+            let two = rows.iter().all(|&r| ends.contains(&value(r)));
+            if two {
+                // Most columns of one-hot vectors: no need to sort.
+                for end in ends {
+                    order.extend(rows.iter().filter(|&&r| value(r) == end));
+                }
+            } else {
+                order.extend(rows);
+                order.sort_by(|&a, &b| value(a).total_cmp(&value(b)));
+            }
             let mut left = vec![0usize; self.count];
             for at in 1..order.len() {
                 left[self.classes[order[at - 1]]] += 1;
@@ -200,6 +217,9 @@ impl Rows<'_> {
                     let bounded = middle == f64::from(above) || !middle.is_finite();
                     let threshold = if bounded { f64::from(below) } else { middle };
                     best = Some((proxy, feature, threshold));
+                }
+                if two {
+                    break;
                 }
             }
         }

@@ -7,10 +7,9 @@ use rayon::prelude::*;
 
 use super::{Network, Predictor, area_under_curve};
 use crate::stats::random::{Draws, Stream};
+use crate::tensor::dense_fit::{Fitting, SparseRow};
 
 const BATCH: usize = 32;
-const RHO: f32 = 0.9;
-const EPSILON: f32 = 1e-7;
 
 /// One setting of a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,36 +112,6 @@ impl Grid<'_> {
     }
 }
 
-struct Rms {
-    values: Vec<f32>,
-    gradient: Vec<f32>,
-    squares: Vec<f32>,
-}
-
-impl Rms {
-    fn new(values: Vec<f32>) -> Self {
-        let n = values.len();
-        Self {
-            values,
-            gradient: vec![0.0; n],
-            squares: vec![0.0; n],
-        }
-    }
-
-    fn step(&mut self, rate: f32) {
-        let each = self
-            .values
-            .iter_mut()
-            .zip(&mut self.gradient)
-            .zip(&mut self.squares);
-        for ((value, gradient), square) in each {
-            *square = RHO * *square + (1.0 - RHO) * *gradient * *gradient;
-            *value -= rate * *gradient / (*square + EPSILON).sqrt();
-            *gradient = 0.0;
-        }
-    }
-}
-
 fn glorot(draws: &mut Draws, inputs: usize, outputs: usize) -> Vec<f32> {
     let limit = (6.0 / (inputs + outputs) as f64).sqrt();
     let each = (0..inputs * outputs).map(|_| (2.0 * draws.uniform() - 1.0) * limit);
@@ -152,68 +121,30 @@ fn glorot(draws: &mut Draws, inputs: usize, outputs: usize) -> Vec<f32> {
 fn train(rows: &[Vec<f64>], labels: &[usize], settings: FitSettings) -> Network {
     let (inputs, hidden) = (rows.first().map_or(0, Vec::len), settings.hidden);
     let mut draws = Draws::new(settings.seed, Stream::TABULAR_WEIGHTS, 0);
-    let mut w1 = Rms::new(glorot(&mut draws, inputs, hidden));
-    let mut b1 = Rms::new(vec![0.0; hidden]);
-    let mut w2 = Rms::new(glorot(&mut draws, hidden, 2));
-    let mut b2 = Rms::new(vec![0.0; 2]);
-    let sparse: Vec<Vec<(usize, f32)>> = rows
+    let w1 = glorot(&mut draws, inputs, hidden);
+    let w2 = glorot(&mut draws, hidden, 2);
+    let mut fitting = Fitting::new(w1, vec![0.0; hidden], w2, [0.0; 2]);
+    let sparse: Vec<SparseRow> = rows
         .iter()
-        .map(|row| {
+        .zip(labels)
+        .map(|(row, &label)| {
             let each = row.iter().enumerate().filter(|(_, v)| **v != 0.0);
-            each.map(|(i, &v)| (i, v as f32)).collect()
+            SparseRow {
+                entries: each.map(|(i, &v)| (i, v as f32)).collect(),
+                label,
+            }
         })
         .collect();
-    let (mut h, mut back) = (vec![0.0f32; hidden], vec![0.0f32; hidden]);
     for epoch in 0..settings.epochs {
         let mut draws = Draws::new(settings.seed, Stream::TABULAR_ORDER, epoch as u64);
         let order = draws.permutation(rows.len());
         for batch in order.chunks(BATCH) {
-            let share = 1.0 / batch.len() as f32;
-            for &row in batch {
-                h.copy_from_slice(&b1.values);
-                for &(i, value) in &sparse[row] {
-                    let weights = &w1.values[i * hidden..(i + 1) * hidden];
-                    h.iter_mut().zip(weights).for_each(|(h, w)| *h += value * w);
-                }
-                let mut z = [b2.values[0], b2.values[1]];
-                for (&h, w) in h.iter().zip(w2.values.chunks_exact(2)) {
-                    if h > 0.0 {
-                        z[0] += h * w[0];
-                        z[1] += h * w[1];
-                    }
-                }
-                let most = z[0].max(z[1]);
-                let e = z.map(|v| (v - most).exp());
-                let mut d = e.map(|v| share * v / (e[0] + e[1]));
-                d[labels[row]] -= share;
-                for j in 0..hidden {
-                    let active = h[j] > 0.0;
-                    back[j] = if active {
-                        d[0] * w2.values[2 * j] + d[1] * w2.values[2 * j + 1]
-                    } else {
-                        0.0
-                    };
-                    if active {
-                        w2.gradient[2 * j] += h[j] * d[0];
-                        w2.gradient[2 * j + 1] += h[j] * d[1];
-                    }
-                }
-                b2.gradient[0] += d[0];
-                b2.gradient[1] += d[1];
-                b1.gradient.iter_mut().zip(&back).for_each(|(g, b)| *g += b);
-                for &(i, value) in &sparse[row] {
-                    let gradient = &mut w1.gradient[i * hidden..(i + 1) * hidden];
-                    gradient
-                        .iter_mut()
-                        .zip(&back)
-                        .for_each(|(g, b)| *g += value * b);
-                }
-            }
-            for parameters in [&mut w1, &mut b1, &mut w2, &mut b2] {
-                parameters.step(settings.learning_rate);
-            }
+            fitting.step(
+                batch.iter().map(|&row| &sparse[row]),
+                settings.learning_rate,
+            );
         }
     }
-    let last = [b2.values[0], b2.values[1]];
-    Network::new(inputs, w1.values, b1.values, w2.values, last)
+    let (w1, b1, w2, last) = fitting.weights();
+    Network::new(inputs, w1, b1, w2, last)
 }

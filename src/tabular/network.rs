@@ -143,6 +143,7 @@ pub struct Toward<'a> {
     network: &'a Network,
     target: usize,
     pass: Pass64,
+    moved: Pass64,
 }
 
 impl<'a> Toward<'a> {
@@ -152,6 +153,7 @@ impl<'a> Toward<'a> {
         Self {
             network,
             target,
+            moved: pass.clone(),
             pass,
         }
     }
@@ -160,6 +162,16 @@ impl<'a> Toward<'a> {
     pub fn probability(&mut self, x: &[f64]) -> f64 {
         self.network.double.forward(x, &mut self.pass);
         self.pass.probabilities()[self.target]
+    }
+
+    /// Probability of the wished class where some inputs of the last call's point are moved.
+    pub fn moved_probability(&mut self, moves: &[(usize, f64)]) -> f64 {
+        self.moved.hidden.copy_from_slice(&self.pass.hidden);
+        self.moved.logits = self.pass.logits;
+        for &(input, by) in moves {
+            self.network.double.shift(input, by, &mut self.moved);
+        }
+        self.moved.probabilities()[self.target]
     }
 
     /// Wished logit minus the other.

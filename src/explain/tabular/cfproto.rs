@@ -244,10 +244,8 @@ impl Run<'_, '_> {
         for i in (0..y.len()).filter(|&i| self.numbers.mutable[i]) {
             let step = self.numbers.step(i, y[i], self.params.epsilon);
             let mut asked = |by: f64| {
-                let mut moved = y.to_vec();
-                moved[i] += by;
-                let x = self.numbers.back(&moved, self.problem.factual);
-                1.0 - 2.0 * toward.probability(&x)
+                let moves = self.numbers.moves(i, y[i], y[i] + by);
+                1.0 - 2.0 * toward.moved_probability(&moves)
             };
             let (up, down) = (asked(step[1]), asked(-step[0]));
             out[i] += c * (up - down) / (step[0] + step[1]);

@@ -68,6 +68,28 @@ impl Numbers {
         row
     }
 
+    /// By how much encoded columns move as one number does.
+    pub fn moves(&self, f: usize, from: f64, to: f64) -> Vec<(usize, f64)> {
+        let columns = &self.columns[f];
+        match self.kinds[f] {
+            Kind::Categorical => {
+                let ends = [from, to].map(|v| nearest(&self.categories[f], v));
+                match ends[0] == ends[1] {
+                    true => Vec::new(),
+                    false => vec![(columns[ends[0]], -1.0), (columns[ends[1]], 1.0)],
+                }
+            }
+            Kind::Binary => {
+                let [from, to] = [from, to].map(|v| f64::from(u8::from(v > 0.5)));
+                match from == to {
+                    true => Vec::new(),
+                    false => vec![(columns[0], to - from)],
+                }
+            }
+            Kind::Numerical => vec![(columns[0], to - from)],
+        }
+    }
+
     /// Lowest and highest number of each feature.
     pub fn bounds(&self, problem: &Problem<'_>) -> [Vec<f64>; 2] {
         let end = |f: usize, high: bool| match self.kinds[f] {
