@@ -192,7 +192,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         .count();
     let seconds = found.iter().map(|(_, s)| s).sum::<f64>() / n.max(1) as f64;
     let mut text = format!(
-        "{}: {} of {n} rows have a counterfactual ({} in all), {seconds:.4} s a row\n",
+        "{}: {} of {n} rows have a counterfactual ({} in all), {seconds:.6} s a row\n",
         args.out.display(),
         with,
         out.len()

@@ -217,6 +217,9 @@ fn moves_of_numbers_cost_what_all_corners_say() {
     assert!(reached > 20 && none > 5, "{reached} {none}");
 }
 
+/// What a rule asks of the moves of the free columns, from a point.
+type Also<'a> = &'a dyn Fn(&[f64], &[usize]) -> Vec<Half>;
+
 /// Fewest changed features over all rows there are.
 fn fewest(
     space: &Space<'_>,
@@ -224,7 +227,7 @@ fn fewest(
     factual: &[f64],
     [low, high]: [&[f64]; 2],
     allowed: &dyn Fn(&[f64]) -> bool,
-    also: &dyn Fn(&[f64], &[usize]) -> Vec<Half>,
+    also: Also<'_>,
 ) -> Option<usize> {
     let numbers = space.encoding.numerical();
     let mut best: Option<usize> = None;
