@@ -49,6 +49,7 @@ pub mod score;
 mod shell;
 pub mod stats;
 pub mod study;
+pub mod tabular;
 pub mod train;
 pub mod weights;
 

@@ -15,7 +15,7 @@ use crate::tensor::{Device, Opened, Precision};
 /// Runs every golden case of a folder and says which pass.
 #[derive(Args)]
 pub struct ConformanceArgs {
-    /// vision, weights, nets, bex, diffusion, hvilshoj, attribution, or all.
+    /// vision, weights, nets, bex, diffusion, hvilshoj, attribution, tabular, or all.
     #[arg(value_name = "AREA|all")]
     area: String,
 

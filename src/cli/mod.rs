@@ -15,6 +15,7 @@ mod progress;
 mod score;
 mod study;
 mod tables;
+mod tabular;
 mod train;
 pub mod weights;
 
@@ -65,6 +66,8 @@ enum Command {
     Study(Box<study::StudyArgs>),
     /// Explain models of tables by weights of features, and judge the weights.
     Attribution(Box<attribution::AttributionArgs>),
+    /// Make, score and rank counterfactuals of table rows.
+    Tabular(Box<tabular::TabularArgs>),
     /// List, check, fetch and import network weights.
     Weights(weights::WeightsArgs),
     /// Train small networks on images with known attributes.
@@ -125,6 +128,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Tables(args) => tables::run(args).map(|()| true),
         Command::Study(args) => study::run(args).map(|()| true),
         Command::Attribution(args) => attribution::run(args).map(|()| true),
+        Command::Tabular(args) => tabular::run(args).map(|()| true),
         Command::Weights(args) => weights::run(args).map(|()| true),
         Command::Train(args) => train::run(args).map(|()| true),
         Command::Devices(args) => devices::run(args).map(|()| true),

@@ -1,5 +1,5 @@
 //! The small set of golden data inside the program (made by `scripts/make-conformance-builtin` out of `tests/golden`; `hvilshoj`:
-//! random images and networks, made by `scripts/make-quantitative-fixtures`).
+//! random images and networks, made by `scripts/make-quantitative-fixtures`; `tabular`: `scripts/make-tabular-fixtures`).
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
@@ -37,6 +37,17 @@ static FILES: &[(&str, &[u8])] = files![
     "hvilshoj/reproduction.json",
     "nets/nets.json",
     "nets/nets.safetensors",
+    "tabular/datasets/BalanceScale.csv",
+    "tabular/datasets/schema.json",
+    "tabular/decision_tree/expected_trees.json",
+    "tabular/decision_tree/training_rows.safetensors",
+    "tabular/models/BalanceScale.safetensors",
+    "tabular/models/expected_performance.json",
+    "tabular/ranking/algorithms.json",
+    "tabular/ranking/expected_ranking.json",
+    "tabular/ranking/results_matrix.safetensors",
+    "tabular/ranking/results_rows.csv",
+    "tabular/splits/splits.safetensors",
     "vision/dbvce_batch.safetensors",
     "vision/dbvce_expected.json",
     "vision/ec_expected.json",

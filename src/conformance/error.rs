@@ -4,10 +4,12 @@ use crate::attribute::AttributionError;
 use crate::conformance::AREAS;
 use crate::diffusion::DiffusionError;
 use crate::explain::latent::LatentError;
+use crate::explain::tabular::ExplainError;
 use crate::metrics::MetricError;
 use crate::nets::NetError;
 use crate::score::samples::SamplesError;
 use crate::study::tables::TablesError;
+use crate::tabular::TabularError;
 use crate::tensor::{ArrayError, TensorError};
 
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +64,16 @@ pub enum ConformanceError {
         what: String,
         source: Box<SamplesError>,
     },
+    #[error("{what}: {source}")]
+    Tabular {
+        what: String,
+        source: Box<TabularError>,
+    },
+    #[error("{what}: {source}")]
+    Explain {
+        what: String,
+        source: Box<ExplainError>,
+    },
 }
 
 impl From<AttributionError> for ConformanceError {
@@ -104,6 +116,24 @@ impl<T> Of<T> for Result<T, DiffusionError> {
         self.map_err(|source| ConformanceError::Diffusion {
             what: what.into(),
             source,
+        })
+    }
+}
+
+impl<T> Of<T> for Result<T, TabularError> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
+        self.map_err(|source| ConformanceError::Tabular {
+            what: what.into(),
+            source: Box::new(source),
+        })
+    }
+}
+
+impl<T> Of<T> for Result<T, ExplainError> {
+    fn of(self, what: impl Into<String>) -> Result<T, ConformanceError> {
+        self.map_err(|source| ConformanceError::Explain {
+            what: what.into(),
+            source: Box::new(source),
         })
     }
 }

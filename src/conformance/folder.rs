@@ -11,8 +11,8 @@ use super::json::Json;
 use super::real_weights::shipped;
 use super::tensors::Tensors;
 use super::{
-    ConformanceError, Result, Source, attribution, bex, builtin, diffusion, hvilshoj, nets, vision,
-    weights,
+    ConformanceError, Result, Source, attribution, bex, builtin, diffusion, hvilshoj, nets,
+    tabular, vision, weights,
 };
 
 /// What belongs to an area.
@@ -141,6 +141,7 @@ impl Folder {
             "diffusion" => diffusion::LAYOUT,
             "hvilshoj" => hvilshoj::LAYOUT,
             "attribution" => attribution::LAYOUT,
+            "tabular" => tabular::LAYOUT,
             _ => nets::LAYOUT,
         };
         let present = self.list()?;

@@ -1,6 +1,6 @@
 //! Golden cases of the public implementations, run on this machine and this device.
 //!
-//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights`, `reference/bex`, `reference/diffusion`, `reference/hvilshoj`, `reference/attribution` or
+//! [`run`] takes a folder of the layout of `reference/vision`, `reference/weights`, `reference/bex`, `reference/diffusion`, `reference/hvilshoj`, `reference/attribution`, `reference/tabular` or
 //! `tests/golden/nets` (any folder of that layout), runs every case it holds and reports for each: what, expected, got, error, tolerance, pass. Files
 //! that are absent are listed and their cases skipped; a file, tensor, JSON field or case that nothing here knows how
 //! to run is reported as unknown and fails the area. The command `foil conformance` and the golden tests both call it.
@@ -20,6 +20,7 @@ mod pictures;
 mod real_weights;
 mod report;
 pub mod synthetic;
+mod tabular;
 mod tensors;
 pub mod torch_random;
 mod unet_settings;
@@ -39,7 +40,7 @@ use folder::Folder;
 type Result<T> = std::result::Result<T, ConformanceError>;
 
 /// The areas there are cases for.
-pub const AREAS: [&str; 7] = [
+pub const AREAS: [&str; 8] = [
     "vision",
     "weights",
     "nets",
@@ -47,6 +48,7 @@ pub const AREAS: [&str; 7] = [
     "diffusion",
     "hvilshoj",
     "attribution",
+    "tabular",
 ];
 
 /// Runs all cases of one area on a device.
@@ -76,6 +78,7 @@ pub fn run_on<B: MetricBackend + 'static>(
         "bex" => bex::run(backend, with_gradients, &folder, &mut check)?,
         "attribution" => attribution::run(&folder, &mut check)?,
         "hvilshoj" => hvilshoj::run(backend, &folder, &mut check)?,
+        "tabular" => tabular::run(backend, &folder, &mut check)?,
         "diffusion" => diffusion::run(backend, with_gradients, &folder, &mut check)?,
         _ => nets::run(backend, &folder, &mut check)?,
     }

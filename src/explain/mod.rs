@@ -3,3 +3,4 @@
 pub mod diffusion;
 pub mod latent;
 pub mod pixel;
+pub mod tabular;

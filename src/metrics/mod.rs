@@ -28,6 +28,7 @@ pub mod orthogonal_set;
 pub mod prdc;
 pub mod published;
 mod squared_distance;
+pub mod tabular;
 pub mod validity;
 pub mod votes;
 

@@ -1,5 +1,6 @@
 //! Results for people and programs, one file per format.
 
+pub mod aligned;
 pub mod contact_sheet;
 pub mod csv;
 pub mod heat_map;

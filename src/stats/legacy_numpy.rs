@@ -10,6 +10,7 @@ const SHIFT: usize = 397;
 pub struct LegacyNumpy {
     state: [u32; SIZE],
     at: usize,
+    spare_normal: Option<f64>,
 }
 
 impl LegacyNumpy {
@@ -22,7 +23,11 @@ impl LegacyNumpy {
                 .wrapping_mul(before ^ (before >> 30))
                 .wrapping_add(i as u32);
         }
-        Self { state, at: SIZE }
+        Self {
+            state,
+            at: SIZE,
+            spare_normal: None,
+        }
     }
 
     fn refill(&mut self) {
@@ -45,6 +50,33 @@ impl LegacyNumpy {
         y ^= (y << 7) & 0x9d2c_5680;
         y ^= (y << 15) & 0xefc6_0000;
         y ^ (y >> 18)
+    }
+
+    /// `RandomState.random_sample()`: 53 bits in [0, 1).
+    pub fn uniform(&mut self) -> f64 {
+        let (high, low) = (self.next_u32() >> 5, self.next_u32() >> 6);
+        (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0
+    }
+
+    /// `RandomState.standard_normal()`: Marsaglia's polar method, the second of a pair first.
+    pub fn normal(&mut self) -> f64 {
+        if let Some(value) = self.spare_normal.take() {
+            return value;
+        }
+        loop {
+            let (a, b) = (2.0 * self.uniform() - 1.0, 2.0 * self.uniform() - 1.0);
+            let square = a * a + b * b;
+            if square > 0.0 && square < 1.0 {
+                let scale = (-2.0 * square.ln() / square).sqrt();
+                self.spare_normal = Some(scale * a);
+                return scale * b;
+            }
+        }
+    }
+
+    /// `RandomState.randint(n)` and the place that `RandomState.choice` takes: a whole number below `n`.
+    pub fn below(&mut self, n: u32) -> u32 {
+        self.up_to(n.saturating_sub(1))
     }
 
     /// A whole number from 0 to `largest`, both included.

@@ -49,6 +49,14 @@ impl Stream {
     pub const STUDY_TARGETS: Stream = Stream(74);
     /// Random numbers of explainers in a latent space.
     pub const LATENT_EXPLAINER: Stream = Stream(80);
+    /// First weights of a network for tables.
+    pub const TABULAR_WEIGHTS: Stream = Stream(90);
+    /// Order of the rows in each epoch of its training.
+    pub const TABULAR_ORDER: Stream = Stream(91);
+    /// What a search for a counterfactual of a table's row draws.
+    pub const TABULAR_SEARCH: Stream = Stream(92);
+    /// Rows of the bootstrap replicates of mean ranks.
+    pub const RANK_BOOTSTRAP: Stream = Stream(93);
 }
 
 const ROUNDS: usize = 10;

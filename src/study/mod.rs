@@ -5,3 +5,4 @@ pub mod diffusion;
 pub mod latent;
 pub mod quantitative;
 pub mod tables;
+pub mod tabular;

@@ -13,6 +13,8 @@ pub mod candle;
 pub mod composed;
 pub mod cpu;
 pub mod cuda;
+pub mod dense;
+pub mod dense_fit;
 mod device;
 mod fixed_point;
 pub mod gpu;

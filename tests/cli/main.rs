@@ -21,5 +21,6 @@ mod resume;
 mod score;
 mod study;
 mod tables;
+mod tabular;
 mod train;
 mod wgpu;

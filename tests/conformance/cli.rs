@@ -68,7 +68,7 @@ fn prints_only_json_with_json() {
     assert_eq!(document["schema"], "foil.conformance/1");
     assert_eq!(document["passed"], true);
     let areas = document["areas"].as_array().unwrap();
-    assert_eq!(areas.len(), 7);
+    assert_eq!(areas.len(), 8);
     for area in areas {
         let case = &area["cases"][0];
         for field in ["what", "expected", "got", "error", "tolerance", "pass"] {
@@ -122,7 +122,7 @@ fn refuses_an_unknown_area_and_a_folder_without_areas() {
         .assert()
         .failure()
         .stderr(contains(
-            "use vision, weights, nets, bex, diffusion, hvilshoj, attribution, or all",
+            "use vision, weights, nets, bex, diffusion, hvilshoj, attribution, tabular, or all",
         ));
     foil()
         .args(["conformance", "all", "--data"])

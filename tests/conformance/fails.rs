@@ -256,7 +256,9 @@ fn pictures_under_other_names_pass_and_a_damaged_one_does_not() {
 fn an_unknown_area_or_folder_is_an_error() {
     let error = run("sound", Source::Builtin, &Cpu).unwrap_err().to_string();
     assert!(
-        error.contains("vision, weights, nets, bex, diffusion, hvilshoj, attribution, or all"),
+        error.contains(
+            "vision, weights, nets, bex, diffusion, hvilshoj, attribution, tabular, or all"
+        ),
         "{error}"
     );
     let nowhere = Source::Folder("/nowhere/at/all".into());

@@ -37,7 +37,7 @@ pub(super) fn numbers(path: &Path, reading: &Reading) -> Result<(Vec<String>, Ro
     let (mut names, mut kept, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for (at, record) in reader.records().enumerate() {
         let record = record.map_err(|e| fail(e.to_string()))?;
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = record.position().map_or(0, |p| line_of(text, p));
         let fields: Vec<&str> = record.iter().map(str::trim).collect();
         if at == 0 {
             let named = fields.iter().all(|f| f.parse::<f64>().is_err());
@@ -72,6 +72,13 @@ pub(super) fn numbers(path: &Path, reading: &Reading) -> Result<(Vec<String>, Ro
     let columns = kept.len();
     let names = kept.iter().map(|c| names[c.at].clone()).collect();
     Ok((names, Rows::new(values, columns)))
+}
+
+/// Line of a record. The position of one that follows empty lines is that of the first of these.
+fn line_of(text: &str, position: &csv::Position) -> u64 {
+    let rest = text.bytes().skip(position.byte() as usize);
+    let empty = rest.take_while(|b| matches!(b, b'\n' | b'\r'));
+    position.line() + empty.filter(|b| *b == b'\n').count() as u64
 }
 
 /// The separator that the first line has most of.

@@ -3,6 +3,7 @@
 mod attribution;
 mod latent;
 mod quantitative;
+mod tabular;
 
 use std::path::PathBuf;
 
@@ -37,6 +38,8 @@ enum What {
     Latent(Box<latent::LatentStudyArgs>),
     /// Feature attribution: explainers × metrics × correlations × models on synthetic data
     Attribution(attribution::AttributionArgs),
+    /// The tabular benchmark: ten methods on tables, scored, ranked
+    Tabular(tabular::TabularArgs),
 }
 
 #[derive(Args)]
@@ -72,6 +75,7 @@ pub fn run(args: &StudyArgs) -> anyhow::Result<()> {
         What::Quantitative(args) => return quantitative::run(args),
         What::Latent(args) => return latent::run(args),
         What::Attribution(args) => return attribution::run(args),
+        What::Tabular(args) => return tabular::run(args),
     };
     if let Some(name) = &args.print_config {
         let all = || SHIPPED.iter().chain(&CARDS);

@@ -121,14 +121,15 @@ fn less<V: Lanes>(
     kept: &mut [f32; LANES],
     sums: &mut [[V; REGISTERS]; 2],
 ) {
-    for r in 0..LANES / V::COUNT {
+    let [sizes, squares] = sums;
+    let registers = sizes.iter_mut().zip(squares).take(LANES / V::COUNT);
+    for (r, (sizes, squares)) in registers.enumerate() {
         let at = r * V::COUNT;
         // SAFETY: registers divide sixteen lanes.
         let delta =
             unsafe { V::load(row.as_ptr().add(at)).minus(V::load(origin.as_ptr().add(at))) };
-        let size = delta.at_least(V::splat(0.0).minus(delta));
-        sums[0][r] = sums[0][r].plus(size);
-        sums[1][r] = sums[1][r].plus_product(delta, delta);
+        *sizes = sizes.plus(delta.at_least(V::splat(0.0).minus(delta)));
+        *squares = squares.plus_product(delta, delta);
         // SAFETY: as above.
         unsafe { delta.store(kept.as_mut_ptr().add(at)) };
     }
