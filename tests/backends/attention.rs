@@ -91,20 +91,23 @@ pub fn both_layouts_with_and_without_bias<B: Backend>(b: &B) {
 pub fn large_scores_do_not_overflow<B: Backend>(b: &B) {
     // Scores up to 4e4/√d: the softmax is all but one-hot. They carry an error of about 4e4 · 6e-8 = 2e-3, and so
     // do the weights of keys that tie almost; masks of -100 (Swin) ride on top.
-    let mut qkv = random("large", [2, 6, 3 * 4]);
-    qkv.data.iter_mut().for_each(|v| *v *= 200.0);
     let attention = Attention {
         heads: 1,
         layout: QkvLayout::Stacked,
     };
-    let mut bias = random("mask", [1, 1, 6, 6]);
-    bias.data
-        .iter_mut()
-        .for_each(|v| *v = if *v > 0.0 { 0.0 } else { -100.0 });
-    let got = b
-        .attention(&up_tokens(b, &qkv), attention, Some(&up_bias(b, &bias)))
-        .unwrap();
-    let expected = attention_f64(&qkv, attention, Some(&bias));
-    assert_close("large scores", &down(b, &got), &expected, |_| 200.0 * 1e-2);
-    assert!(down(b, &got).data.iter().all(|v| v.is_finite()));
+    // More keys than the threads that share a row, too: the largest score is found by any of them.
+    for tokens in [6, 40] {
+        let mut qkv = random("large", [2, tokens, 3 * 4]);
+        qkv.data.iter_mut().for_each(|v| *v *= 200.0);
+        let mut bias = random("mask", [1, 1, tokens, tokens]);
+        bias.data
+            .iter_mut()
+            .for_each(|v| *v = if *v > 0.0 { 0.0 } else { -100.0 });
+        let got = b
+            .attention(&up_tokens(b, &qkv), attention, Some(&up_bias(b, &bias)))
+            .unwrap();
+        let expected = attention_f64(&qkv, attention, Some(&bias));
+        assert_close("large scores", &down(b, &got), &expected, |_| 200.0 * 1e-2);
+        assert!(down(b, &got).data.iter().all(|v| v.is_finite()));
+    }
 }

@@ -19,8 +19,15 @@ const ORDERS: [u32; 3] = [0, 1, 2];
 /// Cases of the suite that run through all of a file.
 fn cases(file: &str) -> &'static [fn(&Gpu)] {
     match file {
-        "attention" | "softmax" => &[attention::both_layouts_with_and_without_bias],
-        "committee" => &[metrics::committees_are_those_of_the_host],
+        "attention" | "softmax" => &[
+            attention::both_layouts_with_and_without_bias,
+            // A maximum that misses some scores shows where they are large.
+            attention::large_scores_do_not_overflow,
+        ],
+        "committee" => &[
+            metrics::committees_are_those_of_the_host,
+            metrics::committees_name_what_is_wrong,
+        ],
         "conv2d" => &[conv::long_sums],
         "lpips_head" => &[distance::map_and_mean, distance::many_comparisons_at_once],
         "matmul" => &[conv::linear_layers],

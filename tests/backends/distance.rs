@@ -33,6 +33,8 @@ pub fn map_and_mean<B: Backend>(b: &B) {
         [3, 17, 6, 2],
         [7, 192, 3, 3],
         [2, 10, 1, 1],
+        // More pixels than a block of the mean takes.
+        [3, 5, 9, 13],
     ] {
         let (x, y) = (random("a", shape), random("b", shape));
         let mut head = random_values("head", shape[1]);

@@ -155,7 +155,13 @@ fn logits(name: &str, images: usize, classes: usize) -> Vec<f32> {
 /// Whole numbers: nothing may differ.
 pub fn committees_are_those_of_the_host<B: MetricBackend>(b: &B) {
     for (images, classes, oracles) in [(1, 1, 0), (1, 2, 1), (7, 3, 2), (64, 10, 5), (5, 1000, 3)] {
-        let classifier = logits("classifier", images, classes);
+        let mut classifier = logits("classifier", images, classes);
+        if classes > 256 {
+            // No tie, and far from the first classes.
+            for (i, row) in classifier.chunks_exact_mut(classes).enumerate() {
+                row[200 + 37 * i] = 5.0;
+            }
+        }
         let all: Vec<Vec<f32>> = (0..oracles)
             .map(|k| logits(&format!("oracle {k}"), images, classes + k % 2))
             .collect();

@@ -36,6 +36,9 @@ impl Compiled {
         let exports: Vec<String> = entries.iter().map(|e| format!("EXPORT({e})")).collect();
         let output = Command::new("c++")
             .args(["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared"])
+            // Libraries of the same kernels, one changed, share nothing and can be unloaded. (One that cannot be would be
+            // taken for a later one whose file gets the number of its deleted file.)
+            .arg("-fno-gnu-unique")
             .args([
                 "-Wall",
                 "-Werror",
