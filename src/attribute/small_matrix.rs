@@ -202,7 +202,7 @@ impl Products {
     pub fn ridge(&self, chosen: &[usize], alpha: f64) -> (f64, Vec<f64>) {
         let k = chosen.len();
         let of_pair = |at: usize| {
-            let penalty = if at % (k + 1) == 0 { alpha } else { 0.0 };
+            let penalty = if at.is_multiple_of(k + 1) { alpha } else { 0.0 };
             self.gram[chosen[at / k] * self.d + chosen[at % k]] + penalty
         };
         let gram: Vec<f64> = (0..k * k).map(of_pair).collect();
