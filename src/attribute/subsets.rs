@@ -31,7 +31,7 @@ pub fn ordered(d: usize) -> Vec<Subset> {
     subsets
 }
 
-/// Kernel of a coalition of `size` of `d` features ([shap] theorem 2), `ends` for the empty and the full one.
+/// Kernel of a coalition of `size` of `d` features (\[shap\] theorem 2), `ends` for the empty and the full one.
 pub fn kernel_weight(d: usize, size: usize, ends: f64) -> f64 {
     if size == 0 || size == d {
         return ends;

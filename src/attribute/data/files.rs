@@ -117,7 +117,7 @@ fn table(split: &Split) -> String {
     text
 }
 
-/// Reads a folder that [`write`] wrote, or one of that layout.
+/// Reads a folder that [`write()`] wrote, or one of that layout.
 pub fn read(folder: &Path) -> Result<Dataset> {
     let path = folder.join("dataset.json");
     let text = std::fs::read_to_string(&path).map_err(|e| {

@@ -1,4 +1,4 @@
-//! L2X ([l2x]): a network learns to choose k features from which a second network predicts the model's response; trained together
+//! L2X (\[l2x\]): a network learns to choose k features from which a second network predicts the model's response; trained together
 //! through a relaxed choice (Gumbel softmax), on candle.
 //!
 //! `correct` trains for regression until it tells features apart, with k = d/2, and gives the chooser's probabilities. `as-released` repeats

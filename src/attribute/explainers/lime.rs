@@ -1,4 +1,4 @@
-//! LIME for tables ([lime]): rows are drawn bin by bin from the training distribution, each feature becomes "in the point's quartile or
+//! LIME for tables (\[lime\]): rows are drawn bin by bin from the training distribution, each feature becomes "in the point's quartile or
 //! not", and a ridge regression weighted by nearness reads off the weights.
 
 use super::each;

@@ -1,4 +1,4 @@
-//! MAPLE ([maple]): a random forest fitted to the model's responses says which training rows are near a point, and a ridge
+//! MAPLE (\[maple\]): a random forest fitted to the model's responses says which training rows are near a point, and a ridge
 //! regression of them, on the features that matter, is the explanation: weight = coefficient × (x − mean of the training rows).
 
 use super::each;
