@@ -49,7 +49,7 @@ pub use networks::{Looked, Networks, Pull, RawPulled, Seen, Weighed};
 pub use noise::{Keyed, Noise};
 pub use open::{BUILTIN, SETTINGS, Setting, builtin, builtin_card, folder};
 pub use perceptron::{Layer, Perceptrons};
-pub use selection::{Level, level_distance};
+pub use selection::{Level, level_distance, short_levels};
 pub use taped::{Decoder, Taped};
 pub use world::{Samples, World};
 

@@ -15,6 +15,14 @@ pub struct Level {
     pub distance: f64,
 }
 
+/// Levels that have fewer than `wanted` samples, in words; none if all have as many.
+pub fn short_levels(levels: &[Level], wanted: usize) -> Option<String> {
+    let short: Vec<String> = { levels.iter().filter(|l| l.samples < wanted) }
+        .map(|l| format!("{} of confidence {}", l.samples, l.level))
+        .collect();
+    (!short.is_empty()).then(|| short.join(", "))
+}
+
 /// Mean distance of samples' confidence to their levels.
 pub fn level_distance(levels: &[Level]) -> f64 {
     let sum: f64 = levels.iter().map(|l| l.distance * l.samples as f64).sum();

@@ -1,6 +1,6 @@
 //! A world: networks, statistics of latents, samples to explain, and what informed search knows.
 
-use super::selection::{Level, select};
+use super::selection::{Level, select, short_levels};
 use super::{Explained, Latent, LatentError, Networks, Result, Variant};
 use crate::metrics::latent::space::{Space, limits, moments};
 
@@ -114,14 +114,9 @@ impl World {
 
     /// What is said where some level of confidence has fewer samples than were asked for.
     pub fn shortage(&self, per_level: usize) -> Option<String> {
-        let levels = &self.samples.levels;
-        let short: Vec<String> = { levels.iter().filter(|l| l.samples < per_level) }
-            .map(|l| format!("{} of confidence {}", l.samples, l.level))
-            .collect();
-        (!short.is_empty()).then(|| {
+        short_levels(&self.samples.levels, per_level).map(|short| {
             format!(
-                "the validation set holds fewer than {per_level} samples of some levels: {}; below 0 are those that the classifier gets wrong",
-                short.join(", ")
+                "the validation set holds fewer than {per_level} samples of some levels: {short}; below 0 are those that the classifier gets wrong"
             )
         })
     }

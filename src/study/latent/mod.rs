@@ -20,6 +20,7 @@ pub use rows::Row;
 
 use crate::explain::latent::{
     Explainer, LatentFile, Method, World, builtin, builtin_card, explain_all, read_latents,
+    short_levels,
 };
 use crate::folder::{Lock, is_filled, read_own, write_whole};
 use crate::metrics::MetricBackend;
@@ -268,11 +269,8 @@ fn finish<B: MetricBackend>(
                 100.0 * row.accuracy,
                 row.samples
             ));
-            let short: Vec<String> = { row.levels.iter().filter(|l| l.samples < plan.samples) }
-                .map(|l| format!("{} of confidence {}", l.samples, l.level))
-                .collect();
-            if !short.is_empty() {
-                text.push_str(&format!(" (only {})", short.join(", ")));
+            if let Some(short) = short_levels(&row.levels, plan.samples) {
+                text.push_str(&format!(" (only {short})"));
             }
             text.push_str(&format!(
                 ", on average {:.3} from their level of confidence\n",
